@@ -1,0 +1,115 @@
+"""The table of rooms: what each may import, and where each library is at home.
+
+Imports under `TYPE_CHECKING` count like all others: whoever names a type knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+VOCABULARY = (
+    "proxy.clock",
+    "proxy.dialects",
+    "proxy.exchange",
+    "proxy.observer",
+    "proxy.outcome",
+    "proxy.plan",
+    "proxy.ports",
+    "proxy.stage",
+    "proxy.tasks",
+    "proxy.trace_context",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the modules of a room may import beyond the standard library."""
+
+    may: tuple[str, ...] = ()
+    """Modules of this project, each with all below it; its own room too, or its files keep apart."""
+    libraries: frozenset[str] | None = None
+    """Third-party packages; None: any that `LIBRARY_HOMES` grants."""
+    never: frozenset[str] = frozenset()
+    """Parts of the standard library that it must not know."""
+
+
+NO_LIBRARY: frozenset[str] = frozenset()
+IMPURE = frozenset(
+    {"asyncio", "io", "logging", "os", "pathlib", "random", "secrets", "socket", "ssl", "subprocess"}
+    | {"threading", "time"}
+)
+TIMELESS = tuple(name for name in VOCABULARY if name not in {"proxy.clock", "proxy.tasks"})
+BELOW_RUNTIME = (
+    *VOCABULARY,
+    "proxy.batch",
+    "proxy.decisions",
+    "proxy.downstream",
+    "proxy.fleet",
+    "proxy.policy",
+    "proxy.settings",
+    "proxy.stages",
+    "proxy.store",
+    "proxy.upstream",
+)
+
+ROOMS: Mapping[str, Room] = {
+    **{name: Room(may=VOCABULARY, libraries=NO_LIBRARY) for name in VOCABULARY},
+    "proxy.dialects": Room(may=VOCABULARY, libraries=frozenset({"orjson"})),
+    "proxy": Room(libraries=NO_LIBRARY),
+    "proxy.__main__": Room(may=("proxy.cli",)),
+    "proxy.settings": Room(may=VOCABULARY),
+    "proxy.decisions": Room(may=TIMELESS, libraries=NO_LIBRARY, never=IMPURE),
+    "proxy.stages": Room(may=(*VOCABULARY, "proxy.decisions"), libraries=frozenset({"orjson"})),
+    "proxy.upstream": Room(may=(*VOCABULARY, "proxy.upstream")),
+    "proxy.downstream": Room(may=(*VOCABULARY, "proxy.downstream")),
+    "proxy.fleet": Room(may=(*VOCABULARY, "proxy.fleet", "proxy.decisions.shares")),
+    "proxy.store": Room(may=(*VOCABULARY, "proxy.store")),
+    "proxy.policy": Room(may=(*VOCABULARY, "proxy.policy", "proxy.decisions")),
+    "proxy.batch": Room(may=(*VOCABULARY, "proxy.batch")),
+    "proxy.client": Room(may=("proxy.client",)),
+    "proxy.runtime": Room(may=(*BELOW_RUNTIME, "proxy.runtime")),
+    "proxy.simulation": Room(may=(*BELOW_RUNTIME, "proxy.runtime", "proxy.simulation")),
+    "proxy.cli": Room(may=("proxy", "otel")),
+    "otel": Room(
+        may=("otel", "proxy.exchange", "proxy.observer", "proxy.outcome", "proxy.trace_context"),
+    ),
+}
+
+# All other things that a decision needs from another one, its shell brings.
+EDGES: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("proxy.decisions.admission", "proxy.decisions.adaptive"),
+        ("proxy.decisions.admission", "proxy.decisions.keys"),
+        ("proxy.decisions.admission", "proxy.decisions.quota"),
+        ("proxy.decisions.admission", "proxy.decisions.shares"),
+        ("proxy.decisions.breaker", "proxy.decisions.window"),
+        ("proxy.decisions.retry", "proxy.decisions.window"),
+    }
+)
+
+LIBRARY_HOMES: Mapping[str, tuple[str, ...]] = {
+    "aiohttp": ("proxy.downstream", "proxy.fleet", "proxy.simulation", "proxy.upstream"),
+    "click": ("proxy.cli",),
+    "opentelemetry": ("otel",),
+    "prometheus_client": ("otel",),
+    "pydantic": ("proxy.policy",),
+    "rich": ("proxy.cli", "proxy.simulation"),
+    "yaml": ("proxy.policy",),
+}
+
+# The two files that may know what is not public in aiohttp.
+WIRE = frozenset({"proxy.downstream.wire", "proxy.upstream.wire"})
+
+
+def within(module: str, *homes: str) -> bool:
+    """Whether the module is one of these or below one."""
+    return any(module == home or module.startswith(home + ".") for home in homes)
+
+
+def room_of(module: str) -> str | None:
+    """The name of the innermost room that the module is in, None where nobody gave it one."""
+    homes = [name for name in ROOMS if within(module, name)]
+    if homes == ["proxy"] and module != "proxy":
+        return None
+    return max(homes, key=len, default=None)
