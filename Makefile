@@ -27,7 +27,7 @@ demo: venv
 	@$(PY) -m proxy demo $(ARGS)
 
 test: venv
-	@$(PY) -m pytest -q $(ARGS)
+	@$(PY) -m pytest $(ARGS)
 
 check: venv
 	@$(PY) -m ruff format --check -q .
