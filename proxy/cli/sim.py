@@ -1,0 +1,151 @@
+"""`sponson sim`: simulated model providers, to try a policy against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+_HELP = """Run simulated model providers, OpenAI and Anthropic shaped, that fail when told to.
+
+Answers are invented and deterministic by seed. GET /sim/requests shows what really arrived, GET /sim/stats
+counts it, POST /sim/faults replaces the faults. A fault names one kind (status=503, reset, silence, cut=3,
+error-in-200, drip=20ms, slow=2s, refuse) and whom it meets (from=, to=, rate=, model=, key=, first=, every=,
+provider=), for example:
+
+\b
+  sponson sim --listen alpha=127.0.0.1:9001 --listen beta=127.0.0.1:9002 \\
+    --latency lognormal:300ms,0.5 --tokens-per-second 50 \\
+    --fault "status=503,provider=alpha,from=10s,to=20s" --fault "slow=2s,rate=5%"
+"""
+
+_OPTIONS = (
+    click.option(
+        "--listen",
+        multiple=True,
+        default=["sim=127.0.0.1:9001"],
+        metavar="[NAME=]HOST:PORT",
+        help="Address of a provider and its name; again for each further provider. Port 0 takes a free one.",
+    ),
+    click.option(
+        "--control",
+        default=None,
+        metavar="HOST:PORT",
+        help="Address for /NAME/sim/... and /NAME/health, reachable while a provider refuses connections.",
+    ),
+    click.option(
+        "--latency",
+        default="constant:0s",
+        metavar="DIST",
+        help="Time before the first byte: 200ms, uniform:100ms,300ms, or lognormal:MEDIAN,SIGMA.",
+    ),
+    click.option(
+        "--tokens-per-second",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="Pace of streams, one token an event; 0 sends at once.",
+    ),
+    click.option(
+        "--output-tokens",
+        type=int,
+        default=16,
+        metavar="N",
+        help="Length of an answer, unless the caller's max_tokens is smaller.",
+    ),
+    click.option(
+        "--answer",
+        type=click.Choice(["words", "echo"]),
+        default="words",
+        help="What answers say: invented words, or the caller's last text again.",
+    ),
+    click.option(
+        "--concurrency",
+        type=int,
+        default=None,
+        metavar="N",
+        help="Requests served at once; further ones wait in the provider's queue. Without it: any number.",
+    ),
+    click.option(
+        "--queue",
+        type=int,
+        default=None,
+        metavar="N",
+        help="Places in that queue; when it is full, requests are refused. Without it: any number.",
+    ),
+    click.option(
+        "--queue-full-status",
+        type=int,
+        default=503,
+        metavar="503|429",
+        help="Status of a request that finds the queue full.",
+    ),
+    click.option(
+        "--api-key",
+        "api_keys",
+        multiple=True,
+        metavar="KEY",
+        help="A key to accept, again for each; others get 401. Without it every caller is accepted.",
+    ),
+    click.option(
+        "--model",
+        "models",
+        multiple=True,
+        default=["sim-chat", "sim-embed"],
+        metavar="NAME",
+        help="A name for GET /v1/models, again for each; calls may use any name.",
+    ),
+    click.option(
+        "--embedding-dimensions",
+        type=int,
+        default=64,
+        metavar="N",
+        help="Length of an embedding, unless the caller asks for another.",
+    ),
+    click.option(
+        "--keepalive",
+        default="75s",
+        metavar="DURATION",
+        help="How long an idle connection is kept.",
+    ),
+    click.option(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="Equal seeds give equal answers, latencies and faults.",
+    ),
+    click.option(
+        "--fault",
+        "faults",
+        multiple=True,
+        metavar="SCRIPT",
+        help="Something that goes wrong, such as status=503,from=10s,to=20s; again for each.",
+    ),
+)
+
+
+def _with_options(function: Any) -> Any:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+class _CannotStart(click.ClickException):
+    exit_code = 2
+
+
+@click.command("sim", help=_HELP, context_settings={"show_default": True})
+@_with_options
+def command(**options: Any) -> None:
+    """Builds the settings, one for each address, and runs until a signal comes."""
+    from proxy.simulation.provider.launch import build_group, run_group
+
+    try:
+        group = build_group(**options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        run_group(group, click.echo)
+    except OSError as error:
+        raise _CannotStart(f"{error.strerror or error}: choose another --listen or --control") from None

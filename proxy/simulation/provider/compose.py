@@ -1,0 +1,54 @@
+"""From an Ask to what is sent: the answer's words, then its body or its events in the caller's dialect."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from proxy.simulation.provider import anthropic, openai
+from proxy.simulation.provider.answers import Answer, Event, echo, words
+from proxy.simulation.provider.asks import Ask, Endpoint
+from proxy.simulation.provider.settings import AnswerStyle, SimulatorSettings
+
+_EPOCH = 1_700_000_000
+_PREFIX = {Endpoint.CHAT: "chatcmpl-", Endpoint.COMPLETIONS: "cmpl-", Endpoint.MESSAGES: "msg_"}
+
+
+def compose(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number: int) -> Answer:
+    """Returns what the model says to request `number`; equal `rng` and requests give equal answers."""
+    full = [_tokens(text, settings, rng) for text in ask.texts for _ in range(ask.choices)]
+    limit = ask.max_tokens
+    texts = tuple(tokens if limit is None else tokens[:limit] for tokens in full)
+    return Answer(
+        id=f"{_PREFIX.get(ask.endpoint, '')}{rng.getrandbits(96):024x}",
+        model=ask.model,
+        created=_EPOCH + number,
+        texts=texts,
+        complete=all(limit is None or len(tokens) <= limit for tokens in full),
+        input_tokens=ask.input_tokens,
+    )
+
+
+def _tokens(text: str, settings: SimulatorSettings, rng: random.Random) -> tuple[str, ...]:
+    return echo(text) if settings.answer is AnswerStyle.ECHO else words(settings.output_tokens, rng)
+
+
+def body(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number: int) -> dict[str, Any]:
+    """Returns the JSON body of a successful answer."""
+    match ask.endpoint:
+        case Endpoint.EMBEDDINGS:
+            return openai.embeddings(ask, default_dimensions=settings.embedding_dimensions)
+        case Endpoint.COUNT_TOKENS:
+            return {"input_tokens": ask.input_tokens}
+        case Endpoint.MESSAGES:
+            return anthropic.body(compose(ask, settings, rng=rng, number=number))
+        case _:
+            return openai.body(ask, compose(ask, settings, rng=rng, number=number))
+
+
+def events(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number: int) -> list[Event]:
+    """Returns the whole stream of a successful answer."""
+    answer = compose(ask, settings, rng=rng, number=number)
+    if ask.endpoint is Endpoint.MESSAGES:
+        return list(anthropic.events(answer))
+    return list(openai.events(ask, answer))

@@ -1,0 +1,254 @@
+"""The life of one request: received, checked, met by a fault or given a place, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from proxy.simulation.provider import anthropic, compose, openai
+from proxy.simulation.provider.answers import Event
+from proxy.simulation.provider.asks import Ask, BadAsk, Endpoint, decoded, read_ask
+from proxy.simulation.provider.capacity import Capacity
+from proxy.simulation.provider.delivery import Delivery, reset
+from proxy.simulation.provider.dialect import Dialect, Problem, dialect_of, error_body, request_id_header
+from proxy.simulation.provider.faults import Fault, FaultKind, Plan
+from proxy.simulation.provider.grammar import HEADER, FaultError, parse_header
+from proxy.simulation.provider.ledger import Ending, Ledger, Received
+from proxy.simulation.provider.retry_after import retry_headers
+from proxy.simulation.provider.schedule import FaultSchedule, combine
+from proxy.simulation.provider.settings import SimulatorSettings
+
+_ENDPOINTS = {endpoint.value: endpoint for endpoint in Endpoint}
+_MODELS = "/v1/models"
+_WITHOUT_SERVICE = (FaultKind.STATUS, FaultKind.RESET, FaultKind.SILENCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request whose body has come, with the random numbers that are its own."""
+
+    request: web.Request
+    seen: Received
+    dialect: Dialect
+    key: str | None
+    rng: random.Random
+    id: str
+
+
+class Service:
+    """Answers model requests; `busy` holds the connections on which it does.
+
+    `now` is the loop's clock; `wall` is read for HTTP dates only.
+    """
+
+    def __init__(
+        self,
+        settings: SimulatorSettings,
+        *,
+        now: Callable[[], float],
+        wall: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._now = now
+        self._wall = wall or (lambda: datetime.now(UTC))
+        self._rng = random.Random(f"{settings.seed}/{settings.name}")
+        self._capacity = Capacity(settings.concurrency, settings.queue)
+        self.ledger = Ledger(now=now, queued=lambda: self._capacity.queued)
+        self.schedule = FaultSchedule((), provider=settings.name, set_at=now())
+        self.set_faults(settings.faults)
+        self.busy: set[object] = set()
+        self.stopping = False
+
+    def __repr__(self) -> str:
+        return f"Service({self._settings.name}, {self._capacity!r}, {self.schedule!r})"
+
+    def set_faults(self, faults: Iterable[Fault]) -> None:
+        """Replaces the faults; their time windows and counts begin now."""
+        self.schedule = FaultSchedule(faults, provider=self._settings.name, set_at=self._now())
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answers one request and notes how it ended."""
+        seen = self.ledger.open(
+            method=request.method,
+            target=request.raw_path,
+            headers=tuple(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
+            ),
+            peer=_peer(request),
+        )
+        self.busy.add(request.protocol)
+        try:
+            response = await self._respond(request, seen)
+        except asyncio.CancelledError:
+            seen.ended = Ending.STOPPED if self.stopping else Ending.CLIENT_CLOSED
+            raise
+        except ConnectionError:
+            seen.ended = Ending.CLIENT_CLOSED
+            response = web.Response()
+        finally:
+            self.busy.discard(request.protocol)
+            if seen.ended is Ending.OPEN:
+                seen.ended = Ending.ANSWERED
+            self.ledger.close(seen)
+        return response
+
+    async def _respond(self, request: web.Request, seen: Received) -> web.StreamResponse:
+        raw = await request.read()
+        seen.note_body(raw)
+        call = self._call(request, seen)
+        if self._settings.api_keys and call.key not in self._settings.api_keys:
+            return await self._problem(call, Problem(status=401, message="Incorrect API key provided."))
+        if (problem := _misplaced(request)) is not None:
+            return await self._problem(call, problem)
+        try:
+            ask = _ask(request, raw)
+            plan = self._plan(call, ask)
+        except (BadAsk, FaultError) as error:
+            param = error.param if isinstance(error, BadAsk) else None
+            return await self._problem(call, Problem(status=400, message=str(error), param=param))
+        if ask is not None:
+            seen.model, seen.stream = ask.model, ask.stream
+        seen.fault = plan.name
+        if plan.fault is not None and plan.fault.kind in _WITHOUT_SERVICE:
+            return await self._fail(call, plan, plan.fault)
+        return await self._in_a_place(call, ask, plan)
+
+    def _call(self, request: web.Request, seen: Received) -> Call:
+        rng = random.Random(self._rng.getrandbits(64))
+        return Call(
+            request=request,
+            seen=seen,
+            dialect=dialect_of(request.path, request.headers),
+            key=_key(request),
+            rng=rng,
+            id=f"req_{rng.getrandbits(96):024x}",
+        )
+
+    def _plan(self, call: Call, ask: Ask | None) -> Plan:
+        asked = call.request.headers.getall(HEADER, [])
+        if asked:
+            return combine([parse_header(text) for text in asked])
+        model = ask.model if ask is not None else None
+        return self.schedule.plan(now=self._now(), model=model, key=call.key, rng=call.rng)
+
+    async def _fail(self, call: Call, plan: Plan, fault: Fault) -> web.StreamResponse:
+        """Fails without having been in service: no place in the provider's capacity is taken."""
+        self.ledger.serving_begins()
+        try:
+            await _pause(plan.extra_seconds)
+            if fault.kind is FaultKind.SILENCE:
+                await asyncio.get_running_loop().create_future()
+            if fault.kind is FaultKind.RESET:
+                call.seen.ended = Ending.RESET
+                reset(call.request)
+                return web.Response()
+            message = f"simulated status {fault.status}"
+            problem = Problem(status=fault.status, message=message, code=fault.code)
+            return await self._problem(call, problem, plan)
+        finally:
+            self.ledger.serving_ends()
+
+    async def _in_a_place(self, call: Call, ask: Ask | None, plan: Plan) -> web.StreamResponse:
+        if self._capacity.full:
+            message = "The server is overloaded: its queue is full."
+            return await self._problem(
+                call, Problem(status=self._settings.queue_full_status, message=message)
+            )
+        if not self._capacity.free:
+            self.ledger.queue_grows()
+        await self._capacity.take()
+        self.ledger.serving_begins()
+        try:
+            await _pause(self._settings.latency.sample(call.rng) + plan.extra_seconds)
+            return await self._answer(call, ask, plan)
+        finally:
+            self.ledger.serving_ends()
+            self._capacity.give()
+
+    async def _answer(self, call: Call, ask: Ask | None, plan: Plan) -> web.StreamResponse:
+        delivery = self._delivery(call, plan)
+        error = self._error_in_200(call, plan.fault)
+        if ask is None:
+            return await delivery.whole(200, orjson.dumps(error or self._models(call)))
+        number = call.seen.number
+        if ask.stream:
+            events = compose.events(ask, self._settings, rng=call.rng, number=number)
+            return await delivery.stream(events, _error_event(call.dialect, error or {}))
+        body = error or compose.body(ask, self._settings, rng=call.rng, number=number)
+        return await delivery.whole(200, orjson.dumps(body))
+
+    def _error_in_200(self, call: Call, fault: Fault | None) -> dict[str, Any] | None:
+        if fault is None or fault.kind is not FaultKind.ERROR_IN_200:
+            return None
+        status = 529 if call.dialect is Dialect.ANTHROPIC else 500
+        problem = Problem(status=status, message="simulated error inside a 200", code=fault.code)
+        return error_body(call.dialect, problem, request_id=call.id)
+
+    def _models(self, call: Call) -> dict[str, Any]:
+        names = self._settings.models
+        if call.dialect is Dialect.ANTHROPIC:
+            return anthropic.models(names)
+        return openai.models(names, owner=self._settings.name)
+
+    def _delivery(self, call: Call, plan: Plan) -> Delivery:
+        rate = self._settings.tokens_per_second
+        return Delivery(
+            request=call.request,
+            seen=call.seen,
+            headers=[(request_id_header(call.dialect), call.id), ("x-sim-provider", self._settings.name)],
+            drip_seconds=plan.drip_seconds,
+            event_seconds=1 / rate if rate else 0.0,
+            fault=plan.fault,
+        )
+
+    async def _problem(self, call: Call, problem: Problem, plan: Plan | None = None) -> web.StreamResponse:
+        plan = plan or Plan()
+        hint = plan.fault.retry if plan.fault is not None else None
+        headers = retry_headers(hint, dialect=call.dialect, wall=self._wall()) if hint is not None else []
+        body = orjson.dumps(error_body(call.dialect, problem, request_id=call.id))
+        return await self._delivery(call, plan).whole(problem.status, body, headers)
+
+
+def _ask(request: web.Request, raw: bytes) -> Ask | None:
+    if request.path == _MODELS:
+        return None
+    return read_ask(_ENDPOINTS[request.path], decoded(raw, request.headers.get("content-encoding")))
+
+
+def _misplaced(request: web.Request) -> Problem | None:
+    method = "GET" if request.path == _MODELS else "POST"
+    if request.path != _MODELS and request.path not in _ENDPOINTS:
+        message = f"Invalid URL ({request.method} {request.path})"
+        return Problem(status=404, message=message, code="unknown_url")
+    if request.method != method:
+        return Problem(status=405, message=f"Not allowed to {request.method} on {request.path}")
+    return None
+
+
+def _key(request: web.Request) -> str | None:
+    headers = request.headers
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token.strip()
+    return headers.get("x-api-key") or headers.get("api-key")
+
+
+def _peer(request: web.Request) -> str:
+    name = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return f"{name[0]}:{name[1]}" if name else ""
+
+
+def _error_event(dialect: Dialect, body: dict[str, Any]) -> Event:
+    return anthropic.error_event(body) if dialect is Dialect.ANTHROPIC else openai.error_event(body)
+
+
+async def _pause(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)

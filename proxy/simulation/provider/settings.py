@@ -1,0 +1,67 @@
+"""What one simulated provider is like. The flags of `sponson sim` map to these fields one to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from proxy.simulation.provider.faults import Fault
+from proxy.simulation.provider.latency import Latency
+
+
+class SettingsError(ValueError):
+    """A setting outside of its range; the message names it."""
+
+
+class AnswerStyle(StrEnum):
+    """What a chat or completion answer says: invented words, or the caller's last text again."""
+
+    WORDS = "words"
+    ECHO = "echo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatorSettings:
+    """One provider. Durations are seconds; `None` means without limit; port 0 takes a free one.
+
+    `tokens_per_second` paces streams (0 sends at once); `queue` counts requests that may wait for one of the
+    `concurrency` places; `api_keys` empty accepts every caller. Raises SettingsError.
+    """
+
+    name: str = "sim"
+    host: str = "127.0.0.1"
+    port: int = 0
+    latency: Latency = Latency()
+    tokens_per_second: float = 0.0
+    output_tokens: int = 16
+    answer: AnswerStyle = AnswerStyle.WORDS
+    concurrency: int | None = None
+    queue: int | None = None
+    queue_full_status: int = 503
+    api_keys: tuple[str, ...] = ()
+    models: tuple[str, ...] = ("sim-chat", "sim-embed")
+    embedding_dimensions: int = 64
+    keepalive_seconds: float = 75.0
+    seed: int = 0
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks = (
+            (bool(self.name) and "/" not in self.name, "name must be a word without a slash"),
+            (0 <= self.port <= 65535, "port must lie between 0 and 65535"),
+            (self.tokens_per_second >= 0, "tokens_per_second must not be negative"),
+            (1 <= self.output_tokens <= 1_000_000, "output_tokens must lie between 1 and 1000000"),
+            (self.concurrency is None or self.concurrency >= 1, "concurrency must be at least 1"),
+            (self.queue is None or self.queue >= 0, "queue must not be negative"),
+            (
+                self.queue is None or self.concurrency is not None,
+                "queue needs concurrency: nothing waits without it",
+            ),
+            (self.queue_full_status in (429, 503), "queue_full_status must be 503 or 429"),
+            (all(self.api_keys), "api_keys must not be empty texts"),
+            (1 <= self.embedding_dimensions <= 65536, "embedding_dimensions must lie between 1 and 65536"),
+            (self.keepalive_seconds >= 0, "keepalive_seconds must not be negative"),
+        )
+        for holds, message in checks:
+            if not holds:
+                raise SettingsError(message)

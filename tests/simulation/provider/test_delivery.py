@@ -1,0 +1,141 @@
+"""Faults as a client meets them on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proxy.simulation.provider import Fault, ProviderSimulator, SimulatorSettings, parse_fault
+from proxy.simulation.provider.settings import AnswerStyle
+from tests.simulation.provider.wire import (
+    CHAT,
+    MESSAGE,
+    STREAM,
+    call,
+    chat,
+    connection,
+    eventually,
+    read_answer,
+    request,
+)
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[ProviderSimulator]:
+    async with ProviderSimulator(SimulatorSettings(answer=AnswerStyle.ECHO)) as running:
+        yield running
+
+
+def faulty(*texts: str) -> ProviderSimulator:
+    return ProviderSimulator(SimulatorSettings(faults=tuple(map(parse_fault, texts))))
+
+
+async def test_a_status_carries_a_dialect_error_and_the_retry_headers(sim: ProviderSimulator) -> None:
+    answer = await chat(sim.port, "status=429;retry-after=2;form=seconds+ms;code=insufficient_quota")
+    assert answer.status == 429
+    assert (answer.headers["retry-after"], answer.headers["retry-after-ms"]) == ("2", "2000")
+    assert answer.json["error"]["code"] == "insufficient_quota"
+    overloaded = await call(sim.port, "/v1/messages", MESSAGE, [("x-sim-fault", "status=529")])
+    assert (overloaded.status, overloaded.json["error"]["type"]) == (529, "overloaded_error")
+
+
+async def test_a_status_without_a_body_leaves_the_connection_usable(sim: ProviderSimulator) -> None:
+    async with connection(sim.port) as (reader, writer):
+        writer.write(request("/v1/chat/completions", CHAT, [("x-sim-fault", "status=204")]))
+        assert b" 204 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(request("/v1/chat/completions", CHAT))
+        assert (await read_answer(reader)).status == 200
+
+
+async def test_a_bad_fault_header_is_a_bad_request(sim: ProviderSimulator) -> None:
+    answer = await chat(sim.port, "stauts=503")
+    assert answer.status == 400
+    assert "did you mean" in answer.json["error"]["message"]
+
+
+async def test_a_reset_comes_before_the_head(sim: ProviderSimulator) -> None:
+    with pytest.raises(ConnectionResetError):
+        await chat(sim.port, "reset")
+    assert sim.requests[-1].ended == "reset"
+    assert sim.requests[-1].status is None
+
+
+@pytest.mark.parametrize("events", [0, 3])
+async def test_a_stream_is_cut_after_so_many_events(sim: ProviderSimulator, events: int) -> None:
+    answer = await chat(sim.port, f"cut={events}", STREAM)
+    assert (answer.status, answer.whole, len(answer.events)) == (200, False, events)
+    assert sim.requests[-1].ended == "cut"
+
+
+async def test_a_stream_can_be_cut_by_a_reset_or_end_as_if_whole(sim: ProviderSimulator) -> None:
+    with pytest.raises(ConnectionResetError):
+        await chat(sim.port, "cut=2;by=reset", STREAM)
+    answer = await chat(sim.port, "cut=2;by=end", STREAM)
+    assert answer.whole
+    assert len(answer.events) == 2
+
+
+async def test_a_body_is_truncated(sim: ProviderSimulator) -> None:
+    answer = await chat(sim.port, "cut")
+    assert not answer.whole
+    assert len(answer.body) == int(answer.headers["content-length"]) // 2
+
+
+async def test_an_error_hides_in_a_200(sim: ProviderSimulator) -> None:
+    plain = await chat(sim.port, "error-in-200")
+    assert (plain.status, plain.json["error"]["type"]) == (200, "server_error")
+    before = await chat(sim.port, "error-in-200", STREAM)
+    assert [json.loads(event[6:]).keys() for event in before.events] == [{"error"}]
+    after = await chat(sim.port, "error-in-200=after", STREAM)
+    assert len(after.events) == 1 + 2 + 1
+    assert "error" in after.events[-1]
+    headers = [("x-sim-fault", "error-in-200=after")]
+    message = await call(sim.port, "/v1/messages", {**MESSAGE, "stream": True}, headers)
+    assert message.events[-1].startswith("event: error\ndata: ")
+
+
+async def test_a_drip_comes_byte_by_byte_and_whole(sim: ProviderSimulator) -> None:
+    async with connection(sim.port) as (reader, writer):
+        writer.write(request("/v1/chat/completions", STREAM, [("x-sim-fault", "drip=1ms")]))
+        await reader.readuntil(b"\r\n\r\n")
+        for expected in (b"d", b"a", b"t", b"a"):
+            assert await reader.readexactly(6) == b"1\r\n" + expected + b"\r\n"
+    assert (await chat(sim.port, "drip=100ms;")).status == 400
+    assert (await chat(sim.port, "drip=0.1ms")).json["object"] == "chat.completion"
+
+
+async def test_silence_lasts_until_the_client_leaves(sim: ProviderSimulator) -> None:
+    async with connection(sim.port) as (reader, writer):
+        writer.write(request("/v1/chat/completions", CHAT, [("x-sim-fault", "silence")]))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.2)
+        assert sim.stats().in_flight == 1
+    await eventually(lambda: sim.requests[-1].ended == "client_closed")
+    after = sim.requests[-1].ended_after_seconds
+    assert after is not None
+    assert after > 0.1
+    assert sim.stats().in_flight == 0
+
+
+async def test_scripted_faults_select_by_count_and_model() -> None:
+    async with faulty("status=503,first=2", "status=500,model=b") as sim:
+        statuses = [(await chat(sim.port)).status for _ in range(3)]
+        other = await chat(sim.port, body={**CHAT, "model": "b"})
+        assert (statuses, other.status) == ([503, 503, 200], 500)
+        assert sim.stats().by_model == {"m": 3, "b": 1}
+
+
+async def test_a_header_takes_the_place_of_the_script() -> None:
+    async with faulty("status=503") as sim:
+        assert (await chat(sim.port, "slow=1ms")).status == 200
+
+
+async def test_faults_given_at_run_time_are_objects_or_texts(sim: ProviderSimulator) -> None:
+    fault: Fault = parse_fault("status=500,first=1")
+    sim.set_faults([fault, "status=503"])
+    assert [(await chat(sim.port)).status for _ in range(2)] == [500, 503]
+    sim.set_faults([])
+    assert (await chat(sim.port)).status == 200
