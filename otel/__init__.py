@@ -1,0 +1,16 @@
+"""OpenTelemetry and Prometheus behind the Observer port; nothing here influences a request.
+
+    attributes.py    every attribute and metric name, in one table; the GenAI generation switch
+    instruments.py   the table of instruments, and the series that are counted in it
+    verdicts.py      what counts as an error of a span and of a metric
+    metrics.py       the observer that counts
+    spans.py         the observer that builds spans of sampled requests, once they have ended
+    prometheus.py    the table as text for /metrics
+    push.py          the table as OTLP, from a thread of its own
+    exporters.py     the SDK's exporters, imported only when asked for; their warnings, once a minute
+    environment.py   OTEL_* read into one frozen object
+    setup.py         puts it together: `build_telemetry(env, wall_ns=...)` gives `Telemetry`
+
+Requests are counted and traced after they have ended, from their facts: sampling is decided before, in
+`proxy.trace_context`, so an unsampled request never builds an object here.
+"""
