@@ -1,0 +1,81 @@
+"""Warnings: rules that can match nothing, and routes that an earlier one leaves nothing for."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+
+from proxy.decisions.breaker import BreakerSettings
+from proxy.decisions.classification import MatchSettings
+from proxy.policy.problem import Problem, problem_at
+from proxy.policy.snapshot import PolicySnapshot, RouteSnapshot
+from proxy.policy.tree import Node, deepest
+
+OWN_PATHS = "/sponson/"
+WILD = "*?["
+
+
+def warnings(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
+    """Yields what is allowed and has no effect."""
+    for number, route in enumerate(snapshot.routes or ()):
+        yield from _dead_patterns(root, number, route)
+        yield from _shadowed(root, number, (snapshot.routes or ())[:number], route)
+    for provider in snapshot.providers:
+        if isinstance(provider.breaker, BreakerSettings):
+            yield from _short_window(root, provider.name, provider.breaker)
+
+
+def _dead_patterns(root: Node, number: int, route: RouteSnapshot) -> Iterator[Problem]:
+    for position, pattern in enumerate(route.match.path):
+        found = deepest(root, ("routes", number, "match", "path", position))
+        if not pattern.startswith(("/", *WILD)):
+            message = f'can match nothing: paths begin with /, "{pattern}" does not'
+            yield problem_at(found.node.place, found.path, message)
+        elif pattern.startswith(OWN_PATHS):
+            message = f"can match nothing: paths below {OWN_PATHS} are the proxy's own"
+            yield problem_at(found.node.place, found.path, message)
+
+
+def _shadowed(
+    root: Node, number: int, earlier: Sequence[RouteSnapshot], route: RouteSnapshot
+) -> Iterator[Problem]:
+    for other in earlier:
+        if _covers(other.match, route.match):
+            found = deepest(root, ("routes", number, "name"))
+            message = f'is never reached: route "{other.name}" takes all of its requests before'
+            yield problem_at(found.node.place, found.path, message)
+            return
+
+
+def _covers(one: MatchSettings, other: MatchSettings) -> bool:
+    """True when all that `other` matches is surely matched by `one`."""
+    headers = dict(other.header)
+    return (
+        ("*" in one.path or _all_in(one.path, other.path))
+        and _all_in(one.model, other.model)
+        and all(_all_in(patterns, headers.get(name, ())) for name, patterns in one.header)
+    )
+
+
+def _all_in(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    return not wide or (bool(narrow) and all(_in(wide, pattern) for pattern in narrow))
+
+
+def _in(wide: Sequence[str], pattern: str) -> bool:
+    if "*" in wide or pattern in wide:
+        return True
+    literal = not any(mark in pattern for mark in WILD)
+    return literal and any(fnmatch.fnmatchcase(pattern, one) for one in wide)
+
+
+def _short_window(root: Node, name: str, breaker: BreakerSettings) -> Iterator[Problem]:
+    if breaker.min_calls > breaker.window_calls:
+        path = ("providers", name, "breaker")
+        found = deepest(root, (*path, "min_calls"))
+        if found.path == path:
+            found = deepest(root, (*path, "window", "calls"))
+        message = (
+            f"min_calls ({breaker.min_calls}) is above window.calls ({breaker.window_calls}): "
+            "no ratio ever opens the breaker"
+        )
+        yield problem_at(found.node.place, found.path, message)

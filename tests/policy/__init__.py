@@ -1,0 +1,1 @@
+"""Tests of the policy room; `samples` has what they share."""
