@@ -1,0 +1,17 @@
+"""What Sponson costs, measured beside a bare aiohttp proxy and no proxy at all: `python -m tests.bench`.
+
+    traffic.py    the bytes of one request, one answer and one stream; a reader of HTTP/1.1 messages
+    provider.py   the model server behind every row, as cheap as Python allows
+    bare.py       the reverse proxy that most people would write with aiohttp
+    sink.py       takes OpenTelemetry exports and forgets them
+    awake.py      keeps a core from going idle, which would blur the figures
+    rows.py       what is compared, and how each is started with which settings
+    load.py       the load generator: closed loop, every answer compared byte for byte
+    measure.py    processes pinned to a core; their CPU time, memory and start-up time
+    rounds.py     one round: every phase with every row, in turn
+    report.py     medians, ratios and verdicts out of the rounds; no measuring
+    __main__.py   the command
+
+The proxy under test has one core to itself; load generator, provider and sink share another. All figures are
+meant as ratios within one run on one machine.
+"""
