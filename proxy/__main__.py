@@ -1,0 +1,7 @@
+"""`python -m proxy` is the `sponson` command."""
+
+from __future__ import annotations
+
+from proxy.cli.main import main
+
+main()

@@ -1,0 +1,106 @@
+"""`sponson run`: the proxy."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import click
+
+CANNOT_START = 2
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+class Duration(click.ParamType[float]):
+    """`250ms`, `5s`, `10m`, `1h`; a plain number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Returns seconds."""
+        match = _DURATION.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is no duration; write for example 250ms, 5s or 2m", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+@click.command("run")
+@click.option(
+    "--policy",
+    envvar="SPONSON_POLICY",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File or directory.",
+)
+@click.option("--listen", envvar="SPONSON_LISTEN", default="127.0.0.1:4000", show_default=True, help="Reverse proxy.")
+@click.option("--admin", envvar="SPONSON_ADMIN", default="127.0.0.1:4001", show_default=True, help="Admin port.")
+@click.option(
+    "--linger",
+    envvar="SPONSON_LINGER",
+    default="2s",
+    type=Duration(),
+    show_default=True,
+    help="After SIGTERM: how long no new call must have come before exit.",
+)
+@click.option(
+    "--drain",
+    envvar="SPONSON_DRAIN",
+    default="25s",
+    type=Duration(),
+    show_default=True,
+    help="Longest shutdown.",
+)
+@click.option(
+    "--state-dir",
+    envvar="SPONSON_STATE_DIR",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="State folder.",
+)
+@click.option(
+    "--log-format",
+    envvar="SPONSON_LOG_FORMAT",
+    default=None,
+    type=click.Choice(["text", "json"]),
+    help="[default: text on a terminal, else json]",
+)
+def command(  # noqa: PLR0913 - one parameter per flag
+    policy: Path,
+    listen: str,
+    admin: str,
+    linger: float,
+    drain: float,
+    state_dir: Path | None,
+    log_format: str | None,
+) -> None:
+    """Run the proxy until SIGTERM. Exit codes: 0 done, 2 could not start."""
+    import uvloop
+
+    from proxy.downstream.listen import parse_address
+    from proxy.runtime.process import run
+    from proxy.settings import ProcessSettings, instance_index
+
+    try:
+        for address in (listen, admin):
+            parse_address(address)
+        settings = ProcessSettings(
+            policy=policy,
+            listen=listen,
+            admin=admin,
+            linger_seconds=linger,
+            drain_seconds=drain,
+            log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
+            state_dir=state_dir,
+            instance_index=instance_index(os.environ),
+            environ=dict(os.environ),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    code = uvloop.run(run(settings))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that hang in a dead collector must not hold the exit.
+    os._exit(code)

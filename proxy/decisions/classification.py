@@ -1,0 +1,110 @@
+"""Classification: which route a request takes (`policy.md` rule 4).
+
+Matchers are compiled once, at assembly; patterns are shell-style, `*` crosses `/`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.plan import RoutePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchSettings:
+    """`match`: patterns for the raw path, the model, and headers (lower-case names); empty means anything."""
+
+    path: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    header: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Matcher:
+    """A compiled `match`."""
+
+    __slots__ = ("_headers", "_model", "_path", "_paths", "needs_model")
+
+    def __init__(self, settings: MatchSettings) -> None:
+        self._paths = frozenset(p for p in settings.path if _literal(p))
+        self._path = _compiled(tuple(p for p in settings.path if not _literal(p)), empty=not settings.path)
+        self._model = _compiled(settings.model, empty=True)
+        self._headers = tuple((name, _compiled(patterns, empty=True)) for name, patterns in settings.header)
+        self.needs_model = bool(settings.model)
+
+    def might(self, path: str, fields: Mapping[str, str]) -> bool:
+        """Returns True when path and headers match, whatever the model."""
+        if path not in self._paths and not (self._path is not None and self._path.match(path)):
+            return False
+        for name, pattern in self._headers:
+            value = fields.get(name)
+            if value is None or (pattern is not None and not pattern.match(value)):
+                return False
+        return True
+
+    def model_matches(self, model: str | None) -> bool:
+        """Returns True when the model matches; an unknown model matches only where no model is asked for."""
+        if not self.needs_model:
+            return True
+        return model is not None and self._model is not None and bool(self._model.match(model))
+
+
+def _literal(pattern: str) -> bool:
+    return not any(mark in pattern for mark in "*?[")
+
+
+def _compiled(patterns: Sequence[str], *, empty: bool) -> re.Pattern[str] | None:
+    """One expression for all patterns; for none, one that matches anything (`empty`) or None."""
+    if not patterns:
+        return re.compile("", re.DOTALL) if empty else None
+    return re.compile("|".join(f"(?:{fnmatch.translate(p)})" for p in patterns))
+
+
+class Router:
+    """Where requests go: routes in order, then `/<provider>/…`, then the first provider if there are no routes."""
+
+    __slots__ = ("_by_provider", "_default", "_routes")
+
+    def __init__(
+        self, routes: Sequence[RoutePlan], *, by_provider: Mapping[str, RoutePlan], default: RoutePlan | None
+    ) -> None:
+        self._routes = tuple(routes)
+        self._by_provider = dict(by_provider)
+        self._default = default
+
+    def candidates(self, path: str, fields: Mapping[str, str]) -> list[RoutePlan]:
+        """Returns the routes that path and headers allow, in order; which one it is may depend on the model."""
+        found = [route for route in self._routes if route.matcher.might(path, fields)]
+        named = self._by_provider.get(path[1:].partition("/")[0])
+        if named is not None:
+            found.append(named)
+        elif self._default is not None:
+            found.append(self._default)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Router {len(self._routes)} routes, {len(self._by_provider)} providers>"
+
+
+def choose(candidates: Sequence[RoutePlan], model: str | None) -> RoutePlan | None:
+    """Returns the first candidate that the model allows."""
+    return next((route for route in candidates if route.matcher.model_matches(model)), None)
+
+
+class AnyRequest:
+    """The matcher of `/<provider>/…` and of a policy without routes."""
+
+    __slots__ = ("needs_model",)
+
+    def __init__(self) -> None:
+        self.needs_model = False
+
+    def might(self, path: str, fields: Mapping[str, str]) -> bool:
+        """Returns True."""
+        return True
+
+    def model_matches(self, model: str | None) -> bool:
+        """Returns True."""
+        return True

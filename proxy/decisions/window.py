@@ -1,0 +1,95 @@
+"""Rolling results: the last N calls, none older than a time, with exact running sums."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Entry:
+    """One call in the window; its end may turn it into a failure later, without counting it again."""
+
+    __slots__ = ("at", "failed", "slow")
+
+    def __init__(self, at: float, *, failed: bool, slow: bool) -> None:
+        self.at = at
+        self.failed = failed
+        self.slow = slow
+
+
+class ResultWindow:
+    """The last `calls` results of the last `seconds`."""
+
+    __slots__ = ("_entries", "calls", "failures", "seconds", "slow")
+
+    def __init__(self, *, calls: int, seconds: float) -> None:
+        self.calls = calls
+        self.seconds = seconds
+        self._entries: deque[Entry] = deque()
+        self.failures = 0
+        self.slow = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<ResultWindow {len(self)} calls, {self.failures} failed, {self.slow} slow>"
+
+    def add(self, now: float, *, failed: bool, slow: bool = False) -> Entry:
+        """Records one result and drops what has become too old or too many."""
+        entry = Entry(now, failed=failed, slow=slow)
+        self._entries.append(entry)
+        self.failures += failed
+        self.slow += slow
+        self.expire(now)
+        return entry
+
+    def fail(self, entry: Entry, now: float) -> None:
+        """Turns a recorded result into a failure, if it still stands in the window."""
+        self.expire(now)
+        if not entry.failed and self._entries and entry.at >= self._entries[0].at:
+            entry.failed = True
+            self.failures += 1
+
+    def expire(self, now: float) -> None:
+        """Drops what is older than the window, and the oldest above its size."""
+        entries = self._entries
+        oldest = now - self.seconds
+        while entries and (len(entries) > self.calls or entries[0].at < oldest):
+            gone = entries.popleft()
+            self.failures -= gone.failed
+            self.slow -= gone.slow
+            gone.failed = True
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._entries.clear()
+        self.failures = self.slow = 0
+
+
+class RateWindow:
+    """How many events fell into the last `seconds`, in ten steps; for budgets, not for limits."""
+
+    __slots__ = ("_counts", "_step", "_step_at")
+
+    STEPS = 10
+
+    def __init__(self, *, seconds: float) -> None:
+        self._step = seconds / self.STEPS
+        self._counts = [0] * self.STEPS
+        self._step_at = 0
+
+    def add(self, now: float) -> None:
+        """Counts one event."""
+        self._advance(now)
+        self._counts[self._step_at % self.STEPS] += 1
+
+    def total(self, now: float) -> int:
+        """Returns the events of the last `seconds`."""
+        self._advance(now)
+        return sum(self._counts)
+
+    def _advance(self, now: float) -> None:
+        step = int(now / self._step)
+        for gone in range(max(self._step_at + 1, step - self.STEPS + 1), step + 1):
+            self._counts[gone % self.STEPS] = 0
+        self._step_at = max(self._step_at, step)

@@ -1,0 +1,98 @@
+"""The request as the wire gave it: framing that two readers could read differently is refused; the body is bounded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import ClientError, web
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+
+from proxy.downstream.wire import Arrival
+from proxy.exchange import BodyProblem, BodyTooLarge, Request
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+UNBOUNDED: Final = 1 << 62
+
+
+class IncomingBody:
+    """The caller's body while it arrives."""
+
+    __slots__ = ("_arrival", "_expects", "_payload", "_read", "length", "limit")
+
+    def __init__(self, arrival: Arrival, *, length: int | None, expects: bool) -> None:
+        self._arrival = arrival
+        self._payload: StreamReader = arrival.payload
+        self._expects = expects
+        self._read = 0
+        self.length = length
+        self.limit = UNBOUNDED
+
+    async def read(self) -> bytes:
+        """Returns the next piece, b"" at the end. Raises `BodyProblem`, `BodyTooLarge`."""
+        if self._expects:
+            self._proceed()
+        try:
+            piece = await self._payload.readany()
+        except (web.RequestPayloadError, ClientError, ConnectionError, ValueError) as error:
+            raise BodyProblem("it is malformed, or ended too early; send it again whole") from error
+        self._read += len(piece)
+        if self._read > self.limit:
+            raise BodyTooLarge
+        return piece
+
+    async def read_all(self) -> bytes:
+        """Returns the whole body. Raises `BodyProblem`, `BodyTooLarge`."""
+        first = await self.read()
+        if self._payload.at_eof():
+            return first
+        pieces = [first]
+        while piece := await self.read():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _proceed(self) -> None:
+        """Answers `Expect: 100-continue`: somebody wants the body."""
+        self._expects = False
+        transport = self._arrival.transport
+        if transport is not None and not self._payload.total_bytes:
+            transport.write(CONTINUE)
+
+
+def request_of(arrival: Arrival) -> Request:
+    """Returns the request; target and header bytes as they came."""
+    message = arrival.message
+    payload = arrival.payload
+    body = None
+    if not payload.is_eof() or payload.total_bytes:
+        length = message.headers.get("content-length")
+        expects = message.headers.get("expect", "").lower() == "100-continue" and message.version >= (1, 1)
+        body = IncomingBody(arrival, length=int(length) if length is not None else None, expects=expects)
+    return Request(
+        method=message.method,
+        target=message.path,
+        headers=message.raw_headers,
+        fields=message.headers,
+        upload=body,
+        version=(message.version.major, message.version.minor),
+    )
+
+
+def framing_problem(message: RawRequestMessage) -> str | None:
+    """Returns what is wrong with a head that aiohttp's parser accepts and another reader might read differently.
+
+    RFC 9112 §6.1, §6.3: a coding other than exactly `chunked`, any coding in HTTP/1.0, another version, a target that
+    is not in origin form, a length that is not plain digits.
+    """
+    version = message.version
+    if version.major != 1 or version.minor > 1:
+        return "HTTP/1.1 and HTTP/1.0 are spoken here"
+    coding = message.headers.get("transfer-encoding")
+    if coding is not None and (version.minor == 0 or coding.lower() != "chunked"):
+        return "the only transfer coding is chunked, and only in HTTP/1.1"
+    length = message.headers.get("content-length")
+    if length is not None and not (length.isascii() and length.isdigit()):
+        return "Content-Length must be plain digits"
+    if message.method == "CONNECT" or not message.path.startswith("/"):
+        return "the target must be a path; this is no forward proxy (--forward opens one)"
+    return None

@@ -1,0 +1,78 @@
+"""Addresses and bound sockets: both loopback families, and a clear word when a port is taken."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenAddress:
+    """`host:port`, `[v6]:port` or `:port` (all interfaces)."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class CannotListen(Exception):
+    """An address cannot be bound; the message names it and the cure."""
+
+
+def parse_address(text: str) -> ListenAddress:
+    """Reads `host:port`; raises ValueError with what was expected."""
+    host, mark, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not mark or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is no address; write HOST:PORT, for example 127.0.0.1:4000 or [::1]:4000")
+    return ListenAddress(host=host, port=int(port))
+
+
+def bind(address: ListenAddress) -> list[socket.socket]:
+    """Binds an address; for 127.0.0.1 the same port on ::1 too, where that exists. Raises `CannotListen`."""
+    sockets = [_bound(address.host or "0.0.0.0", address.port, address)]
+    port = sockets[0].getsockname()[1]
+    other = {LOOPBACK: "::1", "": "::"}.get(address.host)
+    if other is not None and socket.has_ipv6:
+        try:
+            sockets.append(_bound(other, port, address))
+        except CannotListen:
+            if _exists(other):
+                sockets[0].close()
+                raise
+    return sockets
+
+
+def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bound = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {address}: {error.strerror}") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        cure = "another process has it; stop it or choose another port"
+        why = cure if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+        raise CannotListen(f"cannot listen on {address} ({host}): {why}") from error
+    return bound
+
+
+def _exists(host: str) -> bool:
+    """Whether this machine has the address at all."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,177 @@
+"""The answer's bytes on a client's connection: one head, one framing, our stamps, and breaks that can be seen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.downstream.wire import Arrival
+from proxy.exchange import Attempt, Facts, RawHeaders, Request
+
+SMALL_PIECE: Final = 16384
+LAST_CHUNK: Final = b"0\r\n\r\n"
+NO_BODY: Final = frozenset({204, 304})
+SEPARATOR: Final = b": "
+END: Final = b"\r\n"
+
+
+class HttpReply:
+    """Writes one answer straight to the transport."""
+
+    __slots__ = (
+        "_arrival",
+        "_chunked",
+        "_close",
+        "_delimited_by_close",
+        "_ended",
+        "_facts",
+        "_request",
+        "_silent",
+        "_trail",
+        "started",
+    )
+
+    def __init__(self, arrival: Arrival, request: Request, facts: Facts, *, closing: bool) -> None:
+        self._arrival = arrival
+        self._request = request
+        self._facts = facts
+        self._close = closing or arrival.message.should_close
+        self._chunked = self._delimited_by_close = self._ended = self._silent = False
+        self._trail = "x-sponson-trail" in request.fields
+        self.started = False
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether another request may follow on this connection."""
+        return not self._close
+
+    @property
+    def paused(self) -> bool:
+        """True while the client does not take what is written."""
+        return self._arrival.paused
+
+    def start(
+        self,
+        status: int,
+        phrase: bytes,
+        headers: RawHeaders,
+        *,
+        length: int | None,
+        body: bytes | None = None,
+    ) -> None:
+        """Writes the head, and the whole answer with it when `body` is given."""
+        self.started = True
+        self._facts.status = status
+        self._silent = self._request.method == "HEAD" or status in NO_BODY
+        parts = [b"HTTP/1.1 %d %b\r\n" % (status, phrase)]
+        for name, value in headers:
+            parts += (name, SEPARATOR, value, END)
+        self._frame(parts, status, length)
+        self._stamp(parts)
+        if body is not None and not self._silent:
+            self._ended = True
+            self._facts.answer_bytes += len(body)
+            if len(body) > SMALL_PIECE:
+                self._send_all((b"".join(parts), body))
+                return
+            parts.append(body)
+        self._send(b"".join(parts))
+
+    def write(self, piece: bytes) -> None:
+        """Passes a piece on, in a chunk of its own where the answer is chunked."""
+        if self._silent or not piece:
+            return
+        self._facts.answer_bytes += len(piece)
+        if not self._chunked:
+            self._send(piece)
+        elif len(piece) <= SMALL_PIECE:
+            self._send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        else:
+            self._send_all((b"%x\r\n" % len(piece), piece, END))
+
+    async def drain(self) -> None:
+        """Returns when the client has taken enough. Raises `ReaderGone`."""
+        await self._arrival.drain()
+
+    def finish(self) -> None:
+        """Ends the answer cleanly."""
+        if not self._ended and self._chunked and not self._silent:
+            self._send(LAST_CHUNK)
+        self._ended = True
+
+    def abort(self) -> None:
+        """Ends the connection without ending the answer: its reader sees that it is not whole.
+
+        What was written is still delivered, unless the client has stopped reading or could take the end of the
+        connection for the end of the answer.
+        """
+        self._ended = self._close = True
+        transport = self._arrival.transport
+        if transport is None:
+            return
+        if self._delimited_by_close or self.paused:
+            transport.abort()
+        else:
+            transport.close()
+
+    def _frame(self, parts: list[bytes], status: int, length: int | None) -> None:
+        request = self._request
+        if status == 204 or status < 200:
+            pass
+        elif length is not None:
+            parts.append(b"content-length: %d\r\n" % length)
+        elif self._silent:
+            pass
+        elif request.version >= (1, 1):
+            self._chunked = True
+            parts.append(b"transfer-encoding: chunked\r\n")
+        else:
+            self._delimited_by_close = self._close = True
+        if request.upload is not None and not self._arrival.payload.is_eof():
+            self._close = True
+        if self._close or self._arrival.closing:
+            self._close = True
+            parts.append(b"connection: close\r\n")
+        elif request.version < (1, 1):
+            parts.append(b"connection: keep-alive\r\n")
+
+    def _stamp(self, parts: list[bytes]) -> None:
+        facts = self._facts
+        attempts = len(facts.attempts)
+        if facts.provider:
+            stamp = (
+                f"x-sponson-request-id: {facts.request_id}\r\nx-sponson-provider: {facts.provider}\r\n"
+                f"x-sponson-tier: {facts.tier}\r\nx-sponson-attempts: {attempts}\r\n"
+            )
+        else:
+            stamp = f"x-sponson-request-id: {facts.request_id}\r\nx-sponson-attempts: {attempts}\r\n"
+            if facts.tier:
+                stamp += f"x-sponson-tier: {facts.tier}\r\n"
+        if self._trail:
+            stamp += f"x-sponson-trail: {trail(facts)}\r\n"
+        parts.append(stamp.encode("ascii", "replace"))
+        parts.append(END)
+
+    def _send(self, data: bytes) -> None:
+        transport = self._arrival.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+    def _send_all(self, pieces: tuple[bytes, ...]) -> None:
+        transport = self._arrival.transport
+        if transport is not None and not transport.is_closing():
+            transport.writelines(pieces)
+
+
+def trail(facts: Facts) -> str:
+    """Returns one entry an attempt: tier, provider, key id, status, reason and milliseconds (`policy.md` rule 9)."""
+    return ", ".join(_entry(attempt, facts) for attempt in facts.attempts)
+
+
+def _entry(attempt: Attempt, facts: Facts) -> str:
+    end = attempt.ended_at or facts.first_byte_at or attempt.head_at or attempt.started_at
+    milliseconds = round((end - attempt.started_at) * 1000)
+    said = "ok" if attempt.ended_at == 0.0 or attempt.kind is None else attempt.kind.value
+    return (
+        f"tier={attempt.tier};provider={attempt.provider};key={attempt.key_id or '-'};"
+        f"status={attempt.status or '-'};reason={said};ms={milliseconds}"
+    )

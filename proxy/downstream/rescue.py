@@ -1,0 +1,90 @@
+"""Outcome → HTTP: every answer that the proxy makes itself, and the failing answers it kept (`policy.md` rule 9)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from proxy.dialects.lookup import dialect_named
+from proxy.exchange import Exchange
+from proxy.outcome import LOCAL_REASON, STATUS, KeptAnswer, Outcome, OutcomeKind, Reason
+
+PHRASES: Final = {
+    400: b"Bad Request",
+    403: b"Forbidden",
+    404: b"Not Found",
+    409: b"Conflict",
+    413: b"Content Too Large",
+    421: b"Misdirected Request",
+    429: b"Too Many Requests",
+    500: b"Internal Server Error",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+    508: b"Loop Detected",
+}
+NO_RETRY: Final = (b"x-should-retry", b"false")
+
+
+def rescue(exchange: Exchange, outcome: Outcome) -> None:
+    """Answers with what was kept, or with our own reason; shows a break when an answer had begun already."""
+    if exchange.reply.started:
+        if not outcome.committed:
+            _break(exchange, outcome)
+        return
+    if outcome.answer is not None and not _our_keys_fault(exchange, outcome):
+        _relay(exchange, outcome, outcome.answer)
+    else:
+        _local(exchange, outcome)
+
+
+def reason_of(outcome: Outcome) -> Reason | None:
+    """Returns the reason that the caller is told; None for a bug."""
+    if outcome.reason is not None:
+        return outcome.reason
+    if outcome.kind is OutcomeKind.CALLER_ERROR:
+        return Reason.BAD_REQUEST
+    return LOCAL_REASON.get(outcome.kind)
+
+
+def _our_keys_fault(exchange: Exchange, outcome: Outcome) -> bool:
+    """A credential that the caller never saw is not the caller's fault."""
+    ours = bool(exchange.facts.attempts and exchange.facts.attempts[-1].key_id)
+    return ours and outcome.kind is OutcomeKind.CREDENTIAL_REJECTED and outcome.key_fault
+
+
+def _relay(exchange: Exchange, outcome: Outcome, answer: KeptAnswer) -> None:
+    headers = list(answer.headers)
+    if outcome.retries_spent:
+        headers = [field for field in headers if field[0].lower() != NO_RETRY[0]]
+        headers.append(NO_RETRY)
+    exchange.reply.start(answer.status, answer.phrase, headers, length=len(answer.body), body=answer.body)
+
+
+def _local(exchange: Exchange, outcome: Outcome) -> None:
+    reason = reason_of(outcome)
+    outcome.reason = reason
+    status = STATUS[reason] if reason is not None else 500
+    dialect = exchange.dialect or dialect_named("openai")
+    body = dialect.error_body(
+        status=status,
+        reason=reason.value if reason is not None else "internal_error",
+        message=outcome.detail if outcome.local else "",
+        request_id=exchange.facts.request_id,
+    )
+    headers: list[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
+    if reason is not None:
+        headers.append((b"x-sponson-reason", reason.value.encode("ascii")))
+    if outcome.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(outcome.retry_after))))
+    if outcome.retries_spent or reason is Reason.MAYBE_EXECUTED:
+        headers.append(NO_RETRY)
+    exchange.reply.start(status, PHRASES[status], headers, length=len(body), body=body)
+
+
+def _break(exchange: Exchange, outcome: Outcome) -> None:
+    """An answer had begun, and cannot be ended: an error event in the caller's dialect, then an aborted connection."""
+    if exchange.facts.stream and exchange.dialect is not None:
+        reason = reason_of(outcome) or Reason.UPSTREAM_UNREACHABLE
+        exchange.reply.write(b"\n\n" + exchange.dialect.error_event(reason=reason.value, message=""))
+    exchange.reply.abort()

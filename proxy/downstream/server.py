@@ -1,0 +1,132 @@
+"""The data listener: one exchange per request; knows what is in flight, so that a shutdown can wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from proxy.clock import Clock
+from proxy.downstream.incoming import framing_problem, request_of
+from proxy.downstream.reply import HttpReply
+from proxy.downstream.wire import Arrival, ConnectionServer, Written
+from proxy.exchange import CancelCause, Exchange, Facts
+from proxy.outcome import Outcome, Reason, refused
+from proxy.ports import Bits
+from proxy.stage import CallNext
+from proxy.trace_context import Sampler, join_trace
+
+OWN_PATHS = "/sponson/"
+BACKLOG = 2048
+_log = logging.getLogger("sponson.downstream")
+
+
+class Front(Protocol):
+    """What the server needs of the running policy."""
+
+    @property
+    def call(self) -> CallNext:
+        """The whole pipeline."""
+        ...
+
+    @property
+    def refuse(self) -> Callable[[Exchange, Outcome], None]:
+        """Answers and records a request that never enters the pipeline."""
+        ...
+
+
+class DataServer:
+    """Accepts requests and runs each through the pipeline of the policy that is current when it arrives."""
+
+    def __init__(self, current: Callable[[], Front], *, sampler: Sampler, clock: Clock, bits: Bits) -> None:
+        self._current = current
+        self._sampler = sampler
+        self._clock = clock
+        self._bits = bits
+        self._prefix = f"{bits(40):010x}"
+        self._count = 0
+        self._listeners: list[asyncio.Server] = []
+        self.protocols = ConnectionServer(self._handle)
+        self.live: dict[Exchange, asyncio.Task[object]] = {}
+        self.last_arrival = 0.0
+        self.draining = False
+        self.refusing = False
+
+    @property
+    def in_flight(self) -> int:
+        """Exchanges under way."""
+        return len(self.live)
+
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        """Starts to accept on bound sockets."""
+        loop = asyncio.get_running_loop()
+        for bound in sockets:
+            self._listeners.append(await loop.create_server(self.protocols, sock=bound, backlog=BACKLOG))
+
+    def stop_listening(self) -> None:
+        """Takes no new connection, and closes those that are idle."""
+        for listener in self._listeners:
+            listener.close()
+        self.protocols.close_idle()
+
+    def cancel_all(self, cause: CancelCause) -> None:
+        """Ends every exchange under way; each shows its caller a break."""
+        for exchange, task in list(self.live.items()):
+            exchange.cancel_cause = exchange.cancel_cause or cause
+            task.cancel()
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        self.stop_listening()
+        for connection in self.protocols.connections:
+            connection.force_close()
+
+    async def _handle(self, arrival: Arrival) -> web.StreamResponse:
+        """One request; whatever happens, nothing is written after what is on the wire."""
+        exchange = self._exchange(arrival)
+        reply = exchange.reply
+        assert isinstance(reply, HttpReply)
+        arrival.exchange = exchange
+        task = asyncio.current_task()
+        assert task is not None
+        self.live[exchange] = task
+        try:
+            front = self._current()
+            problem = self._problem(arrival, exchange)
+            if problem is not None:
+                front.refuse(exchange, problem)
+            else:
+                await front.call(exchange)
+        except Exception:  # noqa: BLE001 - the server's last resort: nothing may follow what is on the wire
+            _log.exception("request %s met a bug after its pipeline", exchange.facts.request_id)
+            reply.abort()
+        finally:
+            del self.live[exchange]
+        if not reply.started:
+            reply.abort()
+        return Written(exchange.facts.status, keep_alive=reply.keeps_alive)
+
+    def _exchange(self, arrival: Arrival) -> Exchange:
+        clock = self._clock
+        request = request_of(arrival)
+        self._count += 1
+        now = self.last_arrival = clock.now()
+        facts = Facts(request_id=f"{self._prefix}{self._count:08x}", arrived_at=now, arrived_ns=clock.wall_ns())
+        fields = arrival.message.headers
+        parent = fields.get("traceparent")
+        state = ",".join(fields.getall("tracestate", ())) if parent is not None else ""
+        facts.trace = join_trace(parent, state, sampler=self._sampler, bits=self._bits)
+        return Exchange(request, HttpReply(arrival, request, facts, closing=self.draining), facts)
+
+    def _problem(self, arrival: Arrival, exchange: Exchange) -> Outcome | None:
+        if self.refusing:
+            return refused(Reason.SHUTTING_DOWN, retry_after=1.0)
+        if (wrong := framing_problem(arrival.message)) is not None:
+            return refused(Reason.BAD_REQUEST, detail=wrong)
+        if exchange.request.path.startswith(OWN_PATHS):
+            return refused(Reason.NO_ROUTE, detail="paths under /sponson/ are the proxy's own; this one is unknown")
+        return None

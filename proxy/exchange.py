@@ -1,0 +1,373 @@
+"""One request on its way: what was asked (`Request`), where the answer goes (`Reply`), what was measured (`Facts`).
+
+Vocabulary: standard library only, importable from every room. Mutable slotted objects, one writer at a time: the
+task that runs the exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from proxy.observer import ExchangeEvent
+    from proxy.outcome import OutcomeKind, Reason
+    from proxy.trace_context import TraceContext
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+class CancelCause(StrEnum):
+    """Who cancelled an exchange; set before the cancellation, so that the verdict never guesses."""
+
+    CLIENT_LEFT = "client_left"
+    DRAIN = "drain"
+    STALLED = "stalled"
+    """The client stopped reading its answer for too long."""
+
+
+class BodyProblem(Exception):
+    """The caller's body cannot be read to its end: malformed or cut."""
+
+
+class BodyTooLarge(BodyProblem):
+    """The caller's body is larger than its route allows."""
+
+
+class ReaderGone(Exception):
+    """Nobody reads the answer any more; raised by `Reply.drain`."""
+
+
+class Upload(Protocol):
+    """The caller's body while it still arrives. The first read answers `Expect: 100-continue`.
+
+    `limit` in bytes may be set before the first read; a body that grows beyond it raises `BodyTooLarge`.
+    """
+
+    limit: int
+
+    @property
+    def length(self) -> int | None:
+        """Bytes announced by Content-Length; None when chunked."""
+        ...
+
+    async def read(self) -> bytes:
+        """Returns the next piece, b"" at the end. Raises `BodyProblem`."""
+        ...
+
+    async def read_all(self) -> bytes:
+        """Returns the whole body. Raises `BodyProblem`."""
+        ...
+
+
+class Request:
+    """What the caller asked, as it came: target, path and header bytes are never normalised.
+
+    `fields` is the case-insensitive first-value view of `headers`. `body` is set once the body has been read whole;
+    `upload` is None when there is no body. `upload_taken`: bytes of it were passed on, it cannot be sent again.
+    """
+
+    __slots__ = (
+        "body",
+        "fields",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "target",
+        "upload",
+        "upload_taken",
+        "version",
+    )
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        target: str,
+        headers: RawHeaders,
+        fields: Mapping[str, str],
+        upload: Upload | None = None,
+        version: tuple[int, int] = (1, 1),
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.path, mark, query = target.partition("?")
+        self.query = mark + query
+        self.headers = headers
+        self.fields = fields
+        self.upload = upload
+        self.version = version
+        self.upload_taken = False
+        self.body: bytes | None = None if upload is not None else b""
+
+
+class Reply(Protocol):
+    """Where the answer goes. The transport, `rescue` and recordings of shared calls write it in the same way.
+
+    Call `start` once, then `write` any number of times, then `finish` or `abort` once; all but `drain` are
+    synchronous. `started` turns True at `start`: from then on nothing else can be answered (the commit rule).
+    """
+
+    @property
+    def started(self) -> bool:
+        """True once a head was written."""
+        ...
+
+    @property
+    def paused(self) -> bool:
+        """True while the reader is too slow: await `drain` before the next `write`."""
+        ...
+
+    def start(
+        self,
+        status: int,
+        phrase: bytes,
+        headers: RawHeaders,
+        *,
+        length: int | None,
+        body: bytes | None = None,
+    ) -> None:
+        """Writes the head. `headers` are end-to-end fields without Content-Length; `length` is the body's or None.
+
+        With `body` the answer is complete, and is written at once.
+        """
+        ...
+
+    def write(self, piece: bytes) -> None:
+        """Passes a piece of the body on."""
+        ...
+
+    async def drain(self) -> None:
+        """Returns when the reader has caught up. Raises `ReaderGone`."""
+        ...
+
+    def finish(self) -> None:
+        """Ends the answer cleanly."""
+        ...
+
+    def abort(self) -> None:
+        """Ends the answer so that its reader sees that it is not whole."""
+        ...
+
+
+class Usage:
+    """Tokens, as the provider reported them; `estimated` when they are our own guess."""
+
+    __slots__ = ("cached_input", "estimated", "input", "output")
+
+    def __init__(self, input: int = 0, output: int = 0, cached_input: int = 0, *, estimated: bool = False) -> None:
+        self.input = input
+        self.output = output
+        self.cached_input = cached_input
+        self.estimated = estimated
+
+    def __repr__(self) -> str:
+        return f"<Usage in {self.input} (cached {self.cached_input}), out {self.output}{' estimated' * self.estimated}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Usage):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseLimits:
+    """Seconds that each phase of one attempt may take on the wire (`policy.md`, timeouts)."""
+
+    connect: float
+    first_byte: float
+    answer: float
+    idle: float
+    stream: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A key chosen for an attempt: its id for people, its header for the wire. Never log `header`."""
+
+    key_id: str
+    header: tuple[bytes, bytes] | None
+
+    def __repr__(self) -> str:
+        return f"<Credential {self.key_id}>"
+
+
+class Progress(Protocol):
+    """Who wants to know of an attempt's milestones as they happen (the breaker's probes and slow calls)."""
+
+    def on_wire(self, now: float) -> None:
+        """The attempt has started to use the network."""
+        ...
+
+    def first_content(self, now: float) -> None:
+        """The first content of the answer has come."""
+        ...
+
+
+class Attempt:
+    """One upstream call: what it was to do, and what was measured. Times are monotonic seconds, 0.0 for never."""
+
+    __slots__ = (
+        "address",
+        "answer_bytes",
+        "connected_at",
+        "ended_at",
+        "first_content_at",
+        "head_at",
+        "key_id",
+        "kind",
+        "limits",
+        "model",
+        "number",
+        "provider",
+        "reason",
+        "redials",
+        "reused",
+        "sent_bytes",
+        "span_id",
+        "started_at",
+        "status",
+        "tier",
+        "usage",
+    )
+
+    def __init__(self, *, number: int, tier: int, provider: str, model: str, limits: PhaseLimits) -> None:
+        self.number = number
+        self.tier = tier
+        self.provider = provider
+        self.model = model
+        self.limits = limits
+        self.key_id = ""
+        self.address: tuple[str, int] = ("", 0)
+        self.span_id = 0
+        self.started_at = self.connected_at = self.head_at = self.first_content_at = self.ended_at = 0.0
+        self.status = self.sent_bytes = self.answer_bytes = self.redials = 0
+        self.reused = False
+        self.kind: OutcomeKind | None = None
+        self.reason: Reason | None = None
+        self.usage: Usage | None = None
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.number} tier {self.tier} {self.provider}/{self.model} {self.kind} {self.status}>"
+
+
+class Facts:
+    """What was measured of one exchange; observers read it once, when it has ended.
+
+    `model` and `route` are safe as metric labels (from closed sets); `requested_model` is the caller's own word.
+    `queued_seconds` sums all waits in admission, over all attempts.
+    """
+
+    __slots__ = (
+        "answer_bytes",
+        "arrived_at",
+        "arrived_ns",
+        "attempts",
+        "detail",
+        "ended_at",
+        "events",
+        "first_byte_at",
+        "kind",
+        "klass",
+        "model",
+        "operation",
+        "provider",
+        "queued_seconds",
+        "reason",
+        "request_bytes",
+        "request_id",
+        "requested_model",
+        "route",
+        "status",
+        "stream",
+        "tenant",
+        "tier",
+        "trace",
+        "usage",
+    )
+
+    def __init__(self, *, request_id: str, arrived_at: float, arrived_ns: int) -> None:
+        self.request_id = request_id
+        self.arrived_at = arrived_at
+        self.arrived_ns = arrived_ns
+        self.trace: TraceContext | None = None
+        self.route = self.model = self.requested_model = self.operation = self.provider = self.detail = ""
+        self.klass = "P1"
+        self.tenant = "default"
+        self.tier = self.status = self.request_bytes = self.answer_bytes = 0
+        self.stream = False
+        self.attempts: list[Attempt] = []
+        self.events: list[tuple[float, ExchangeEvent]] = []
+        self.first_byte_at = self.ended_at = self.queued_seconds = 0.0
+        self.kind: OutcomeKind | None = None
+        self.reason: Reason | None = None
+        self.usage: Usage | None = None
+
+
+class Exchange:
+    """One request on its way through the pipeline.
+
+    `deadline_at` (monotonic) binds every wait until the commit. `replaceable`: another attempt or tier remains, so a
+    failing head is worth holding back. `payload` is the body that the current tier sends, None while it still arrives.
+    `first_target` is True while the tier is the one that the caller meant: only there may the caller's own
+    credential go along. `attempts_left` in all, of which `attempts_kept` belong to later tiers. `repeatable`: it may
+    be executed twice.
+    """
+
+    __slots__ = (
+        "attempt",
+        "attempts_kept",
+        "attempts_left",
+        "cancel_cause",
+        "credential",
+        "deadline_at",
+        "dialect",
+        "document",
+        "facts",
+        "first_target",
+        "later_tiers",
+        "model",
+        "operation",
+        "payload",
+        "plan",
+        "progress",
+        "reply",
+        "replaceable",
+        "repeatable",
+        "request",
+        "tried_keys",
+        "upstream_path",
+    )
+
+    def __init__(self, request: Request, reply: Reply, facts: Facts) -> None:
+        self.request = request
+        self.reply = reply
+        self.facts = facts
+        self.plan: Any = None
+        self.dialect: Any = None
+        self.operation: Any = None
+        self.document: dict[str, Any] | None = None
+        self.model: str | None = None
+        self.payload: bytes | None = None
+        self.upstream_path = ""
+        self.deadline_at = float("inf")
+        self.cancel_cause: CancelCause | None = None
+        self.first_target = True
+        self.later_tiers = 0
+        self.attempts_left = 1
+        self.attempts_kept = 0
+        self.repeatable = True
+        self.replaceable = False
+        self.tried_keys: set[str] | None = None
+        self.credential: Credential | None = None
+        self.attempt: Attempt | None = None
+        self.progress: Progress | None = None
+
+    def note(self, at: float, event: ExchangeEvent) -> None:
+        """Keeps a rare event of this exchange for the observer."""
+        self.facts.events.append((at, event))

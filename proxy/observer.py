@@ -1,0 +1,154 @@
+"""What can be observed: the Observer port, and the rare events as frozen dataclasses.
+
+An observer cannot change anything. `ended` is called once per exchange with its facts filled; event objects exist only
+for rare things. Implemented in the `otel` package; core code knows no OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from proxy.exchange import Exchange
+    from proxy.outcome import OutcomeKind, Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """A request waited in admission; `lacking` is "permit" or "key"."""
+
+    provider: str
+    seconds: float
+    lacking: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A tier was refused locally, before any provider was asked."""
+
+    provider: str
+    tier: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """Another attempt of the same tier follows after `delay` seconds; `other_key` when only the key changes."""
+
+    provider: str
+    tier: int
+    after: OutcomeKind
+    delay: float
+    other_key: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FellBack:
+    """The next tier is asked."""
+
+    from_tier: int
+    to_tier: int
+    after: OutcomeKind
+    reason: Reason | None
+
+
+ExchangeEvent = Waited | Refused | Retried | FellBack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerChanged:
+    """A breaker changed its state: "closed", "open" or "half_open"; `why` is a short closed word."""
+
+    provider: str
+    model: str
+    old: str
+    new: str
+    why: str
+    open_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyChanged:
+    """A key rests (after a 429), is parked (after a 401) or is usable again."""
+
+    provider: str
+    key_id: str
+    state: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLoaded:
+    """A policy went live."""
+
+    revision: int
+    digest: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRejected:
+    """A policy was not taken; the last good one stays. `problems` are whole lines with their places."""
+
+    digest: str
+    problems: tuple[str, ...]
+
+
+ProcessEvent = BreakerChanged | KeyChanged | PolicyLoaded | PolicyRejected
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One gauge at this moment: a name of the instruments' table, a value, and labels from closed sets."""
+
+    name: str
+    value: float
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+GaugeSource = Callable[[], Iterable[Reading]]
+
+
+class Observer(Protocol):
+    """Told what happened, after it happened. Must never raise and never block."""
+
+    def ended(self, exchange: Exchange) -> None:
+        """An exchange has ended; its facts are final."""
+        ...
+
+    def happened(self, event: ProcessEvent) -> None:
+        """Something rare happened to the process as a whole."""
+        ...
+
+
+class SilentObserver:
+    """Observes nothing."""
+
+    __slots__ = ()
+
+    def ended(self, exchange: Exchange) -> None:
+        """Ignores it."""
+
+    def happened(self, event: ProcessEvent) -> None:
+        """Ignores it."""
+
+
+class Observers:
+    """Several observers as one."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, members: Iterable[Observer]) -> None:
+        self._members = tuple(members)
+
+    def ended(self, exchange: Exchange) -> None:
+        """Tells every member."""
+        for member in self._members:
+            member.ended(exchange)
+
+    def happened(self, event: ProcessEvent) -> None:
+        """Tells every member."""
+        for member in self._members:
+            member.happened(event)

@@ -1,0 +1,80 @@
+"""Compiled routes: what assembly builds of a policy and what stages read, once per request.
+
+Plain slotted values; built once per policy, shared by all requests, never changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome
+
+
+class Tier(Protocol):
+    """One step of a route's fallback order. `provider` is "" for a tier that asks nobody."""
+
+    number: int
+    provider: str
+    own_key: bool
+
+    async def __call__(self, exchange: Exchange) -> Outcome:
+        """Tries to answer."""
+        ...
+
+
+class RouteMatcher(Protocol):
+    """Whether a route is meant."""
+
+    needs_model: bool
+
+    def might(self, path: str, fields: Mapping[str, str]) -> bool:
+        """Looks at path and headers."""
+        ...
+
+    def model_matches(self, model: str | None) -> bool:
+        """Looks at the model."""
+        ...
+
+
+class RoutePlan:
+    """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`).
+
+    `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
+    """
+
+    __slots__ = (
+        "body_max",
+        "body_replay",
+        "call",
+        "matcher",
+        "name",
+        "needs_document",
+        "prefix",
+        "repeatable",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        matcher: RouteMatcher,
+        call: Callable[[Exchange], Awaitable[Outcome]],
+        prefix: str = "",
+        body_max: int,
+        body_replay: int,
+        repeatable: bool | None,
+        needs_document: bool,
+    ) -> None:
+        self.name = name
+        self.matcher = matcher
+        self.call = call
+        self.prefix = prefix
+        self.body_max = body_max
+        self.body_replay = body_replay
+        self.repeatable = repeatable
+        self.needs_document = needs_document
+
+    def __repr__(self) -> str:
+        return f"<RoutePlan {self.name}>"

@@ -1,0 +1,15 @@
+"""Putting it together. Handles no requests.
+
+| file | owns |
+|---|---|
+| pipeline | THE ORDER of the stages, with the reason for each position |
+| kept_state | decision cores by identity, across reloads |
+| assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
+| targets | one provider's cores and its pipelines per model |
+| secrets | reading named values; the last good one when a file vanishes |
+| reload | watching, settling, parsing in a thread, swapping one reference |
+| status | `/status`, `/policy` and gauges, read from the cores |
+| lifecycle | starting → ready → draining → exited |
+| process | everything that one `sponson run` is made of |
+| log_line, log_format | one structured line a request |
+"""

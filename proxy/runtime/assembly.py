@@ -1,0 +1,189 @@
+"""Assembly: a snapshot, the surviving cores and the secrets become a Runtime. Pure construction, then one swap.
+
+Nothing that lives is changed until `Runtime.go_live`: an assembly that fails changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.clock import Clock
+from proxy.decisions.admission import Admission
+from proxy.decisions.classification import AnyRequest, Matcher, Router
+from proxy.decisions.deadline import phase_limits, wait_limits
+from proxy.decisions.places import Places
+from proxy.decisions.retry import RetryBudget
+from proxy.decisions.shares import share_of
+from proxy.observer import Observer
+from proxy.plan import RoutePlan, Tier
+from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot
+from proxy.ports import Bits, Rescue
+from proxy.runtime import pipeline
+from proxy.runtime.kept_state import KeptState
+from proxy.runtime.secrets import Secrets
+from proxy.runtime.targets import Provider, TierParts, Workshop
+from proxy.stage import CallNext
+from proxy.stages.answer import PolicyAnswer
+from proxy.stages.classification import Classification
+from proxy.stages.deadline import DeadlineStage
+from proxy.stages.fallback import FallbackTiers
+from proxy.stages.observation import ObservationStage
+from proxy.stages.tier import ProviderTier as ProviderTierStage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What outlives every policy."""
+
+    kept: KeptState
+    admission: Admission
+    observer: Observer
+    rescue: Rescue
+    clock: Clock
+    bits: Bits
+
+
+class Runtime:
+    """One policy, compiled. Requests hold their pipeline by closure and end on the policy that they began with."""
+
+    __slots__ = ("_shop", "call", "providers", "refuse", "router", "snapshot")
+
+    def __init__(
+        self,
+        snapshot: PolicySnapshot,
+        shop: Workshop,
+        *,
+        rescue: Rescue,
+        router: Router,
+        providers: list[Provider],
+    ) -> None:
+        self.snapshot = snapshot
+        self.router = router
+        self.providers = providers
+        self._shop = shop
+        observation = ObservationStage(shop.observer, rescue=rescue, clock=shop.clock)
+        self.call: CallNext = pipeline.front(observation, Classification(router))
+        self.refuse = observation.refuse
+
+    def go_live(self, now: float) -> None:
+        """Applies what was collected: from here on the cores work as this policy wants."""
+        self._shop.apply()
+        self._shop.kept.commit(now)
+        self._shop.admission.pump(now)
+
+
+def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -> Runtime:
+    """Builds the Runtime of a snapshot; changes nothing that lives."""
+    around.kept.begin()
+    shop = Workshop(
+        kept=around.kept,
+        admission=around.admission,
+        process_places=_process_places(snapshot, around),
+        fleet=snapshot.fleet,
+        secrets=secrets,
+        observer=around.observer,
+        clock=around.clock,
+        bits=around.bits,
+        changes=[],
+    )
+    if shop.process_places is not None and snapshot.concurrency is not None:
+        places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")
+        shop.later(lambda: places.reconfigure(size))
+    providers = {provider.name: Provider(provider, shop) for provider in snapshot.providers}
+    for route in snapshot.routes or ():
+        for tier in route.tiers:
+            if isinstance(tier, ProviderTier) and tier.model is not None:
+                providers[tier.provider].name_model(tier.model)
+    maker = _RouteMaker(providers, shop)
+    routes = [maker.route(route) for route in snapshot.routes or ()]
+    by_provider = {name: maker.only(name, prefix=f"/{name}") for name in providers}
+    default = maker.only(snapshot.providers[0].name, prefix="") if snapshot.routes is None else None
+    router = Router(routes, by_provider=by_provider, default=default)
+    return Runtime(snapshot, shop, rescue=around.rescue, router=router, providers=list(providers.values()))
+
+
+def _process_places(snapshot: PolicySnapshot, around: Surroundings) -> Places | None:
+    if snapshot.concurrency is None:
+        return None
+    size = share_of(snapshot.concurrency, snapshot.fleet, key="")
+    return around.kept.get(("process",), lambda: Places("all providers", size))
+
+
+class _RouteMaker:
+    """Compiles routes."""
+
+    def __init__(self, providers: dict[str, Provider], shop: Workshop) -> None:
+        self._providers = providers
+        self._shop = shop
+
+    def route(self, route: RouteSnapshot) -> RoutePlan:
+        """Compiles a route of the policy."""
+        return self._plan(route, Matcher(route.match), prefix="")
+
+    def only(self, name: str, *, prefix: str) -> RoutePlan:
+        """Compiles the route to one provider alone (`/<provider>/…`, and a policy without routes)."""
+        route = RouteSnapshot(name=name, tiers=(ProviderTier(provider=name),))
+        return self._plan(route, AnyRequest(), prefix=prefix)
+
+    def _plan(self, route: RouteSnapshot, matcher: Matcher | AnyRequest, *, prefix: str) -> RoutePlan:
+        shop = self._shop
+        tiers: list[Tier] = []
+        waits = 0.0
+        for number, tier in enumerate(route.tiers, 1):
+            if isinstance(tier, AnswerTier):
+                tiers.append(PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=shop.clock))
+                continue
+            parts = self._parts(route, tier, later=number < len(route.tiers))
+            waits += parts.waits.queue + parts.waits.quota_wait
+            tiers.append(self._tier(number, tier, parts))
+        deadline = DeadlineStage(total=route.total_seconds, waits=waits)
+        fallback = FallbackTiers(tiers, retry=route.retry, clock=shop.clock)
+        return RoutePlan(
+            name=route.name,
+            matcher=matcher,
+            call=pipeline.route(deadline, fallback),
+            prefix=prefix,
+            body_max=route.body_max,
+            body_replay=route.body_replay,
+            repeatable=route.repeatable,
+            needs_document=_needs_document(route.tiers) or matcher.needs_model,
+        )
+
+    def _tier(self, number: int, tier: ProviderTier, parts: TierParts) -> ProviderTierStage:
+        provider = self._providers[tier.provider]
+        return ProviderTierStage(
+            number=number,
+            provider=tier.provider,
+            root=provider.snapshot.root_path,
+            query="&".join(f"{name}={value}" for name, value in provider.snapshot.query),
+            model=tier.model,
+            fields=dict(tier.set),
+            targets=provider.targets(parts),
+            own_key=provider.ring is not None,
+        )
+
+    def _parts(self, route: RouteSnapshot, tier: ProviderTier, *, later: bool) -> TierParts:
+        timeouts = self._providers[tier.provider].snapshot.timeouts
+        budget = self._shop.kept.get(
+            ("budget", route.name, tier.provider),
+            lambda: RetryBudget(route.retry.budget),
+            was=("budget", route.was, tier.provider) if route.was is not None else None,
+        )
+        self._shop.later(lambda: budget.reconfigure(route.retry.budget))
+        return TierParts(
+            retry=route.retry,
+            budget=budget,
+            replay_bytes=route.body_replay,
+            phases=phase_limits(
+                timeouts,
+                first_byte=tier.first_byte_seconds,
+                answer=tier.answer_seconds,
+                idle=tier.idle_seconds,
+            ),
+            waits=wait_limits(timeouts, queue=tier.queue_seconds, quota_wait=tier.quota_wait_seconds, later_tier=later),
+        )
+
+
+def _needs_document(tiers: Sequence[ProviderTier | AnswerTier]) -> bool:
+    return any(isinstance(tier, ProviderTier) and (tier.model is not None or bool(tier.set)) for tier in tiers)

@@ -1,0 +1,71 @@
+"""THE ORDER: which stage surrounds which, and why. `tests/runtime/test_pipeline.py` holds it.
+
+A stage that a route does not configure is absent, not disabled. Stages of later rows (tenants, idempotency, cache,
+single-flight, merging) have their places named here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.stage import CallNext, Stage, compose
+from proxy.stages.admission import AdmissionStage
+from proxy.stages.attempt import AttemptStage
+from proxy.stages.breaker import BreakerStage
+from proxy.stages.deadline import DeadlineStage
+from proxy.stages.observation import ObservationStage
+from proxy.stages.retry import RetryStage
+
+
+def front(observation: ObservationStage, classification: CallNext) -> CallNext:
+    """One per process: what every request passes, whatever its route."""
+    return compose(
+        [
+            # 1. Outermost: refusals and cache hits are seen too.
+            observation,
+            # 2. Everything below needs route, class, tenant and model: it is the terminal, which enters the route.
+        ],
+        classification,
+    )
+
+
+def route(deadline: DeadlineStage, tiers: CallNext) -> CallNext:
+    """One per route."""
+    return compose(
+        [
+            # 3. A number; every wait below looks at it.
+            deadline,
+            # 4. tenants: a runaway caller stops before anything is looked up or queued.
+            # 5. idempotency: a known key is answered without any work.
+            # 6. response_cache: above quota, because a hit costs nothing.
+            # 7. single_flight: below the cache (only misses), above quota (followers are one call).
+            # 8. merging: many calls become one, which then falls back and retries as one.
+            # 9. fallback, the terminal: above retry and breaker, because every tier has its own.
+        ],
+        tiers,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetStages:
+    """The stages of one provider + model, for one tier; `breaker` None where the policy says `breaker: off`."""
+
+    retry: RetryStage
+    breaker: BreakerStage | None
+    admission: AdmissionStage
+    attempt: AttemptStage
+
+
+def target(stages: TargetStages, transport: CallNext) -> CallNext:
+    """One per tier and model."""
+    order: list[Stage | None] = [
+        # 10. Above the breaker: every attempt asks it again. Back-off holds nothing.
+        stages.retry,
+        # 11. Above admission: an open breaker answers before any wait; when it opens, waiters are released at once.
+        stages.breaker,
+        # 12. The only waiting room. A waiter holds nothing; on its turn it gets permit and key together.
+        stages.admission,
+        # 13. Limits that run from the wire on: waiting never eats the model's time.
+        stages.attempt,
+    ]
+    return compose([stage for stage in order if stage is not None], transport)

@@ -1,0 +1,205 @@
+"""Everything that one `sponson run` is made of, from the first signal handler to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import random
+import sys
+from typing import Any
+
+from otel.setup import Telemetry, build_telemetry
+from proxy.clock import SystemClock
+from proxy.decisions.admission import Admission
+from proxy.decisions.breaker import Breaker
+from proxy.downstream.admin import AdminServer, AdminSources
+from proxy.downstream.listen import CannotListen, bind, parse_address
+from proxy.downstream.rescue import rescue
+from proxy.downstream.server import DataServer
+from proxy.observer import Observers
+from proxy.policy.problem import PolicyError, PolicyUnreadable
+from proxy.policy.snapshot import PolicySnapshot
+from proxy.runtime.assembly import Runtime, Surroundings, assemble
+from proxy.runtime.kept_state import KeptState
+from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
+from proxy.runtime.log_format import log_handler
+from proxy.runtime.log_line import RequestLog
+from proxy.runtime.reload import PolicyKeeper
+from proxy.runtime.secrets import Secrets
+from proxy.runtime.status import StatusReader, policy_document
+from proxy.settings import ProcessSettings
+from proxy.tasks import start_task
+from proxy.upstream.pool import Pool
+
+CANNOT_START = 2
+TICK_SECONDS = 0.05
+BEAT_LIMIT_SECONDS = 5.0
+FLUSH_SECONDS = 2.0
+GC_THRESHOLD = 20_000
+
+_log = logging.getLogger("sponson")
+
+
+class Process:
+    """The proxy, put together."""
+
+    def __init__(self, settings: ProcessSettings, telemetry: Telemetry, clock: SystemClock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.telemetry = telemetry
+        self.phase = Phase.STARTING
+        self.request_log = RequestLog()
+        self.observer = Observers([telemetry.observer, self.request_log])
+        self.kept = KeptState()
+        self.admission = Admission()
+        bits = random.Random(os.urandom(32)).getrandbits
+        self._around = Surroundings(
+            kept=self.kept,
+            admission=self.admission,
+            observer=self.observer,
+            rescue=rescue,
+            clock=clock,
+            bits=bits,
+        )
+        self._secrets = Secrets(settings.environ)
+        self.keeper = PolicyKeeper(
+            settings.policy,
+            secrets=self._secrets,
+            apply=self._apply,
+            observer=self.observer,
+            clock=clock,
+            instance_index=settings.instance_index,
+        )
+        self._runtime: Runtime | None = None
+        self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
+        self.status = StatusReader(self.kept, clock)
+        self.admin = AdminServer(self._admin_sources())
+        self._beat = clock.now()
+        self._background: list[asyncio.Task[Any]] = []
+        self._closing: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Loads the policy and binds the listeners. Raises what makes a start impossible."""
+        self.keeper.first()
+        data, admin = parse_address(self.settings.listen), parse_address(self.settings.admin)
+        await self.admin.listen(bind(admin))
+        await self.server.listen(bind(data))
+        self.telemetry.watch(self.status.gauges)
+        self.telemetry.start()
+        self._background = [
+            start_task(self.keeper.run(), name="policy keeper"),
+            start_task(self._tick(), name="ticker"),
+        ]
+        self.phase = Phase.READY
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
+
+    async def stop(self, signals: Signals) -> int:
+        """Drains, flushes and closes; a second signal cuts it short. Returns the exit code."""
+        self.phase = Phase.DRAINING
+        settings = self.settings
+        ending = start_task(
+            drain(
+                self.server,
+                linger=settings.linger_seconds,
+                limit=max(settings.drain_seconds - FLUSH_SECONDS, 0.0),
+                clock=self.clock,
+            ),
+            name="drain",
+        )
+        killed = start_task(signals.kill.wait(), name="second signal")
+        await asyncio.wait({ending, killed}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (ending, killed, *self._background):
+            task.cancel()
+        if signals.kill.is_set():
+            return KILLED
+        await self.telemetry.shutdown(FLUSH_SECONDS)
+        await self.server.close()
+        with contextlib.suppress(TimeoutError):
+            await self.admin.close()
+        for _, pool, _ in self.kept.all(Pool):
+            await pool.close()
+        self.phase = Phase.EXITED
+        return 0
+
+    def _current(self) -> Runtime:
+        assert self._runtime is not None
+        return self._runtime
+
+    def _apply(self, snapshot: PolicySnapshot) -> None:
+        """Swaps the policy: one assignment, after everything was built."""
+        runtime = assemble(snapshot, self._around, self._secrets)
+        runtime.go_live(self.clock.now())
+        self._runtime = runtime
+        self.request_log.log_successes = snapshot.telemetry.log_successes
+
+    async def _tick(self) -> None:
+        """Moves on what time alone decides, and beats for `/livez`."""
+        rounds = 0
+        while True:
+            await self.clock.sleep(TICK_SECONDS)
+            now = self._beat = self.clock.now()
+            self.admission.tick(now)
+            rounds += 1
+            if rounds % 10 == 0:
+                self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        for _, breaker, _ in self.kept.all(Breaker):
+            breaker.tick(now)
+        for _, pool, _ in self.kept.all(Pool):
+            pool.sweep(now)
+        for core in self.kept.expire(now):
+            if isinstance(core, Pool):
+                self._closing.append(start_task(core.close(), name="close pool"))
+        self._closing = [task for task in self._closing if not task.done()]
+
+    def _admin_sources(self) -> AdminSources:
+        return AdminSources(
+            live=lambda: self.clock.now() - self._beat < BEAT_LIMIT_SECONDS,
+            ready=lambda: self.phase is Phase.READY,
+            started=lambda: self.phase is not Phase.STARTING,
+            metrics=self.telemetry.prometheus,
+            policy=lambda: policy_document(self.keeper.state, self.clock.now()),
+            status=self._status,
+        )
+
+    def _status(self) -> dict[str, Any]:
+        return {"phase": self.phase.value, "in_flight": self.server.in_flight, **self.status.status()}
+
+
+async def run(settings: ProcessSettings) -> int:
+    """Runs the proxy until it is asked to end; returns the exit code (2: it could not start)."""
+    signals = Signals()
+    signals.install(asyncio.get_running_loop())
+    _set_up_logging(settings.log_format)
+    clock = SystemClock()
+    try:
+        process = Process(settings, build_telemetry(settings.environ, wall_ns=clock.wall_ns), clock)
+        signals.on_hangup = process.keeper.ask
+        await process.start()
+    except PolicyError as error:
+        return _cannot_start(*map(str, error.problems))
+    except (PolicyUnreadable, CannotListen, ValueError) as error:
+        return _cannot_start(str(error))
+    _log.info("ready on %s, admin on %s, policy %s", settings.listen, settings.admin, settings.policy)
+    await signals.stop.wait()
+    _log.info("draining")
+    return await process.stop(signals)
+
+
+def _cannot_start(*lines: str) -> int:
+    for line in lines:
+        print(line, file=sys.stderr)
+    return CANNOT_START
+
+
+def _set_up_logging(style: str) -> None:
+    root = logging.getLogger()
+    root.handlers[:] = [log_handler(sys.stderr, style=style)]
+    root.setLevel(logging.INFO)
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)

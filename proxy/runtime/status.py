@@ -1,0 +1,142 @@
+"""`/status`, `/policy` and the gauges: read from the cores, when somebody looks. No secret is here to be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from proxy.clock import Clock
+from proxy.decisions.admission import Line, Room
+from proxy.decisions.breaker import Breaker, BreakerState
+from proxy.decisions.keys import KeyRing
+from proxy.decisions.places import Places
+from proxy.observer import Reading
+from proxy.runtime.kept_state import KeptState
+from proxy.runtime.reload import PolicyState
+from proxy.upstream.pool import Pool
+
+_BREAKER_LEVEL = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+class StatusReader:
+    """Reads everything that is kept."""
+
+    def __init__(self, kept: KeptState, clock: Clock) -> None:
+        self._kept = kept
+        self._clock = clock
+
+    def status(self) -> dict[str, Any]:
+        """Returns breakers, permits, queues, keys and pools as JSON values; times are seconds from now."""
+        return {
+            "breakers": list(self._breakers()),
+            "permits": list(self._permits()),
+            "queues": list(self._queues()),
+            "keys": list(self._keys()),
+            "connections": list(self._pools()),
+        }
+
+    def gauges(self) -> Iterator[Reading]:
+        """Yields the gauges that locate a bottleneck."""
+        for identity, places, used in self._kept.all(Places):
+            if used:
+                labels = _limit_labels(*map(str, identity))
+                yield Reading("sponson.permits.used", places.used, labels)
+                yield Reading("sponson.permits.share", places.size, labels)
+        for row in self._queues():
+            yield Reading("sponson.queue.waiting", row["waiting"], (("provider", str(row["provider"])),))
+        for row in self._pools():
+            provider = (("provider", str(row["provider"])), ("state", "idle"))
+            yield Reading("sponson.connections", row["idle"], provider)
+        for identity, breaker, used in self._kept.all(Breaker):
+            if used:
+                target = (("provider", str(identity[1])), ("model", str(identity[3])))
+                breaker.tick(self._clock.now())
+                yield Reading("sponson.breaker.state", _BREAKER_LEVEL[breaker.state], target)
+
+    def _breakers(self) -> Iterator[dict[str, Any]]:
+        now = self._clock.now()
+        for identity, breaker, used in self._kept.all(Breaker):
+            if used:
+                facts = breaker.statistics(now)
+                yield {
+                    "provider": identity[1],
+                    "address": identity[2],
+                    "model": identity[3],
+                    "state": facts.state.value,
+                    "calls": facts.calls,
+                    "failures": facts.failures,
+                    "slow": facts.slow,
+                    "consecutive": facts.consecutive,
+                    "probes_running": facts.probes_running,
+                    "retry_after": round(facts.retry_after, 3),
+                }
+
+    def _permits(self) -> Iterator[dict[str, Any]]:
+        for _, places, used in self._kept.all(Places):
+            if used:
+                yield {"limit": places.label, "in_use": places.used, "size": places.size}
+
+    def _queues(self) -> Iterator[dict[str, Any]]:
+        lines = [line for _, line, _ in self._kept.all(Line)]
+        for _, room, used in self._kept.all(Room):
+            if used:
+                waiting = {
+                    line.name: sum(map(len, line.waiters)) for line in lines if line.room is room and any(line.waiters)
+                }
+                yield {
+                    "provider": room.name,
+                    "waiting": room.waiting,
+                    "max": room.max_waiters,
+                    "bytes": room.bytes,
+                    "by_target": waiting,
+                }
+
+    def _keys(self) -> Iterator[dict[str, Any]]:
+        now = self._clock.now()
+        for identity, ring, used in self._kept.all(KeyRing):
+            for key in ring.statistics(now) if used else ():
+                yield {
+                    "provider": identity[1],
+                    "id": key.id,
+                    "state": key.state,
+                    "rests_for": round(key.rests_for, 3),
+                    "in_use": key.in_use,
+                    "limit": key.limit,
+                }
+
+    def _pools(self) -> Iterator[dict[str, Any]]:
+        for identity, pool, used in self._kept.all(Pool):
+            provider = str(identity[1])
+            if used:
+                yield {
+                    "provider": provider,
+                    "address": str(pool.address),
+                    "idle": pool.idle,
+                    "dials": pool.dials,
+                    "reuses": pool.reuses,
+                }
+
+
+def _limit_labels(kind: str, provider: str = "", name: str = "") -> tuple[tuple[str, str], ...]:
+    """Returns the labels of a limit from its identity: which kind, whose, and of which model or key."""
+    labels = [("limit", kind), ("provider", provider)]
+    if kind == "model":
+        labels.append(("model", name))
+    elif kind == "key":
+        labels.append(("key_id", name))
+    return tuple(labels)
+
+
+def policy_document(state: PolicyState, now: float) -> dict[str, Any]:
+    """Returns what `/policy` shows: revision, hashes loaded and seen, age of the last success, last problems."""
+    return {
+        "path": state.path,
+        "revision": state.revision,
+        "hash": state.digest,
+        "hash_seen": state.seen_digest,
+        "age_seconds": round(now - state.loaded_at, 3),
+        "problems": list(state.problems),
+        "warnings": list(state.warnings),
+        "rejected": state.rejected,
+        "watching": state.watching,
+    }

@@ -1,0 +1,293 @@
+"""One provider, assembled: its cores from kept state, and its pipelines per model.
+
+Models that the policy names are compiled; models that callers invent come from a bounded map and are labelled `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from proxy.clock import Clock
+from proxy.decisions.admission import Admission, Line, Refusal, Room
+from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
+from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.places import Places
+from proxy.decisions.retry import RetryBudget, RetrySettings
+from proxy.decisions.shares import FleetSettings, share_of
+from proxy.exchange import Credential, PhaseLimits
+from proxy.observer import BreakerChanged, KeyChanged, Observer
+from proxy.outcome import Reason
+from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
+from proxy.ports import Bits
+from proxy.runtime import pipeline
+from proxy.runtime.kept_state import Identity, KeptState
+from proxy.runtime.secrets import Secrets, secret_hash
+from proxy.stage import CallNext
+from proxy.stages.admission import AdmissionStage
+from proxy.stages.attempt import AttemptStage
+from proxy.stages.breaker import BreakerStage
+from proxy.stages.retry import RetryStage
+from proxy.upstream.headers import AnswerHeaders, HeaderPlan
+from proxy.upstream.pool import Pool
+from proxy.upstream.transport import Transport
+from proxy.upstream.wire import Address, Dialer
+
+MOST_INVENTED_MODELS: Final = 64
+OTHER: Final = "other"
+ANY_MODEL: Final = "*"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What every provider is assembled with. Changes to living cores are collected and applied at the swap."""
+
+    kept: KeptState
+    admission: Admission
+    process_places: Places | None
+    fleet: FleetSettings
+    secrets: Secrets
+    observer: Observer
+    clock: Clock
+    bits: Bits
+    changes: list[Callable[[], None]]
+
+    def later(self, change: Callable[[], None]) -> None:
+        """Keeps a change for the swap: an assembly that fails half-way changes nothing."""
+        self.changes.append(change)
+
+    def apply(self) -> None:
+        """Makes the collected changes, once."""
+        for change in self.changes:
+            change()
+        self.changes.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierParts:
+    """What a tier brings to its target's pipelines."""
+
+    retry: RetrySettings
+    budget: RetryBudget
+    replay_bytes: int
+    phases: PhaseLimits
+    waits: WaitLimits
+
+
+class Provider:
+    """A provider's living parts, as one policy wants them."""
+
+    def __init__(self, snapshot: ProviderSnapshot, shop: Workshop) -> None:
+        self.snapshot = snapshot
+        self._shop = shop
+        self.share = self._share()
+        self.places = self._places("provider", self.share) if snapshot.concurrency is not None else None
+        self.connections = self._places("connections", snapshot.connections.max)
+        self.room = self._kept("room", lambda: Room(snapshot.name))
+        shop.later(lambda: self.room.reconfigure(snapshot.queue, share=self.share))
+        self.ring = self._ring() if snapshot.keys else None
+        self.pool = self._pool()
+        self._named = {model for model, _ in snapshot.models}
+        self._shared_breaker: Breaker | None = None
+        self._lines: dict[str, Line] = {}
+        self._transport = Transport(
+            pool=self.pool, headers=self._headers(), answer_headers=AnswerHeaders(), clock=shop.clock
+        )
+
+    def name_model(self, model: str) -> None:
+        """A tier names this model: it gets cores and a label of its own."""
+        self._named.add(model)
+
+    def targets(self, parts: TierParts) -> ModelTargets:
+        """Returns one tier's pipelines, by model."""
+        return ModelTargets(self, parts, named=frozenset(self._named))
+
+    def pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
+        """Builds the pipeline of one tier and model."""
+        shop, line = self._shop, self._line(model)
+        breaker = self._breaker(model, line, parts.phases)
+        stages = pipeline.TargetStages(
+            retry=RetryStage(
+                parts.retry,
+                budget=parts.budget,
+                ring=self.ring,
+                replay_bytes=parts.replay_bytes,
+                clock=shop.clock,
+            ),
+            breaker=BreakerStage(breaker, clock=shop.clock) if breaker is not None else None,
+            admission=AdmissionStage(shop.admission, line, limits=parts.waits, clock=shop.clock),
+            attempt=AttemptStage(
+                provider=self.snapshot.name,
+                model=label,
+                limits=parts.phases,
+                clock=shop.clock,
+                bits=shop.bits,
+            ),
+        )
+        return pipeline.target(stages, self._transport)
+
+    def late_pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
+        """Builds a pipeline while the policy is live already: its changes apply at once."""
+        made = self.pipeline(model, label, parts)
+        self._shop.apply()
+        return made
+
+    def _share(self) -> int:
+        snapshot = self.snapshot
+        if snapshot.concurrency is None:
+            return snapshot.connections.max
+        granted = share_of(snapshot.concurrency, self._shop.fleet, key=snapshot.name)
+        return min(granted, snapshot.connections.max)
+
+    def _identity(self, kind: str, *rest: str) -> tuple[Identity, Identity | None]:
+        was = self.snapshot.was
+        return (kind, self.snapshot.name, *rest), (kind, was, *rest) if was is not None else None
+
+    def _kept(self, kind: str, make: Callable[[], T], *rest: str) -> T:
+        identity, was = self._identity(kind, *rest)
+        return self._shop.kept.get(identity, make, was=was)
+
+    def _places(self, kind: str, size: int, *rest: str) -> Places:
+        label = "/".join((self.snapshot.name, *rest))
+        places = self._kept(kind, lambda: Places(f"{kind} {label}", size), *rest)
+        self._shop.later(lambda: places.reconfigure(size))
+        return places
+
+    def _line(self, model: str) -> Line:
+        if model not in self._lines:
+            line = self._kept("line", lambda: Line(f"{self.snapshot.name}/{model}", self.room), model)
+            limits = [self._shop.process_places, self.places, self.connections]
+            granted = dict(self.snapshot.models).get(model)
+            if granted is not None:
+                share = share_of(granted, self._shop.fleet, key=f"{self.snapshot.name}/{model}")
+                limits.append(self._places("model", share, model))
+            bound = tuple(places for places in limits if places is not None)
+            self._lines[model] = line
+            self._shop.later(lambda: line.reconfigure(bound, self.ring))
+        return self._lines[model]
+
+    def _breaker(self, model: str, line: Line, phases: PhaseLimits) -> Breaker | None:
+        settings, shop, name = self.snapshot.breaker, self._shop, self.snapshot.name
+        if settings is None:
+            return None
+        scope = ANY_MODEL if settings.per_provider else model
+        first_byte = self.snapshot.timeouts.first_byte if settings.per_provider else phases.first_byte
+        breaker = self._kept(
+            "breaker",
+            lambda: Breaker(settings, first_byte=first_byte, jitter=lambda: shop.bits(32) / 2**32),
+            str(self.pool.address),
+            scope,
+        )
+        lines = self._lines.values() if settings.per_provider else (line,)
+
+        def changed(change: BreakerChange) -> None:
+            shop.observer.happened(
+                BreakerChanged(
+                    provider=name,
+                    model=scope,
+                    old=change.old.value,
+                    new=change.new.value,
+                    why=change.why,
+                    open_seconds=change.open_seconds,
+                )
+            )
+            if change.new is BreakerState.OPEN:
+                refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=change.open_seconds)
+                for waiting in list(lines):
+                    shop.admission.flush(waiting, refusal)
+
+        shop.later(lambda: breaker.reconfigure(settings, first_byte=first_byte))
+        shop.later(lambda: breaker.rewire(changed))
+        return breaker
+
+    def _ring(self) -> KeyRing:
+        shop, name = self._shop, self.snapshot.name
+        ring = self._kept("ring", KeyRing)
+        keys = [self._key(snapshot) for snapshot in self.snapshot.keys]
+
+        def changed(key_id: str, state: str, seconds: float) -> None:
+            shop.observer.happened(KeyChanged(provider=name, key_id=key_id, state=state, seconds=seconds))
+
+        shop.later(lambda: ring.reconfigure(keys, rest_seconds=self.snapshot.key_rest_seconds))
+        shop.later(lambda: ring.rewire(changed))
+        return ring
+
+    def _key(self, snapshot: KeySnapshot) -> Key:
+        shop, provider = self._shop, self.snapshot
+        identity, was = self._identity("credential", snapshot.id)
+        if snapshot.was is not None:
+            was = ("credential", provider.was or provider.name, snapshot.was)
+        key = shop.kept.get(identity, lambda: Key(snapshot.id), was=was)
+        secret = shop.secrets[snapshot.source]
+        auth = provider.auth
+        header = (auth.header.encode("latin-1"), f"{auth.prefix}{secret}".encode())
+        credential = Credential(key_id=snapshot.id, header=header)
+        places = None
+        if snapshot.concurrency is not None:
+            share = share_of(snapshot.concurrency, shop.fleet, key=f"{provider.name}/key/{snapshot.id}")
+            places = self._places("key", share, snapshot.id)
+
+        def change() -> None:
+            key.id = snapshot.id
+            key.weight = snapshot.weight
+            key.places = places
+            key.renew(credential, secret_hash(secret))
+
+        shop.later(change)
+        return key
+
+    def _pool(self) -> Pool:
+        snapshot = self.snapshot
+        address = Address(scheme=snapshot.scheme, host=snapshot.host, port=snapshot.port)
+        idle = snapshot.connections.idle_seconds
+        pool = self._shop.kept.get(("pool", snapshot.name, address), lambda: Pool(Dialer(address), idle_seconds=idle))
+
+        def change() -> None:
+            pool.idle_seconds = idle
+
+        self._shop.later(change)
+        return pool
+
+    def _headers(self) -> HeaderPlan:
+        snapshot, secrets = self.snapshot, self._shop.secrets
+        default = {"http": 80, "https": 443}[snapshot.scheme]
+        host = f"[{snapshot.host}]" if ":" in snapshot.host else snapshot.host
+        return HeaderPlan(
+            host=host if snapshot.port == default else f"{host}:{snapshot.port}",
+            added=[(name.encode("latin-1"), secrets[source].encode()) for name, source in snapshot.headers],
+            own_credential=bool(snapshot.keys),
+            auth_header=snapshot.auth.header.encode("latin-1"),
+            propagate_trace=snapshot.propagate_trace,
+        )
+
+
+class ModelTargets:
+    """One tier's pipelines: compiled for every model that the policy names, and for a bounded number of others."""
+
+    __slots__ = ("_invented", "_named", "_parts", "_provider", "_ready")
+
+    def __init__(self, provider: Provider, parts: TierParts, *, named: frozenset[str]) -> None:
+        self._provider = provider
+        self._parts = parts
+        self._named = named
+        self._invented = 0
+        self._ready: dict[str | None, tuple[str, CallNext]] = {}
+        for model in sorted(named):
+            self._ready[model] = (model, provider.pipeline(model, model, parts))
+        self._ready[None] = (OTHER, provider.pipeline(OTHER, OTHER, parts))
+
+    def of(self, model: str | None) -> tuple[str, CallNext]:
+        """Returns the model's label and pipeline; too many invented models share one."""
+        found = self._ready.get(model)
+        if found is not None:
+            return found
+        assert model is not None
+        if self._invented >= MOST_INVENTED_MODELS:
+            return self._ready[None]
+        self._invented += 1
+        made = self._ready[model] = (OTHER, self._provider.late_pipeline(model, OTHER, self._parts))
+        return made

@@ -1,0 +1,17 @@
+"""Doing it: async shells around the decisions, one concern a file, mirrored names.
+
+| file | surrounds a call with |
+|---|---|
+| observation | facts, and one word to the observer at the end |
+| classification | the body read, the route found |
+| deadline | the time by which the answer must have begun |
+| fallback | tiers, in their order |
+| tier | what one tier changes: provider, model, parameters |
+| retry | attempts of one tier |
+| breaker | leave to go, and the verdict at the end |
+| admission | the permit and the key; the only waiting room |
+| attempt | one upstream call's record and limits |
+| answer | the policy's own answer; a terminal |
+
+Cleanup is synchronous, so that a cancelled task cannot stop half-way through releasing.
+"""

@@ -1,0 +1,80 @@
+"""Admission: the only waiting room. Permit and key are taken together, and given back when the last byte is through."""
+
+from __future__ import annotations
+
+import asyncio
+
+from proxy.clock import Clock
+from proxy.decisions.admission import Admission, Ask, Line, Permit, Refusal, Waiter
+from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.keys import Lack
+from proxy.exchange import Exchange
+from proxy.observer import Waited
+from proxy.outcome import Outcome, OutcomeKind, refused
+from proxy.stage import CallNext
+
+_CLASS_INDEX = {"P0": 0, "P1": 1, "P2": 2}
+
+
+class AdmissionStage:
+    """Lets an attempt go when everything that binds it has a place for it."""
+
+    __slots__ = ("_admission", "_clock", "_limits", "_line")
+
+    def __init__(self, admission: Admission, line: Line, *, limits: WaitLimits, clock: Clock) -> None:
+        self._admission = admission
+        self._line = line
+        self._limits = limits
+        self._clock = clock
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
+        """Waits for its turn, or is refused; holds the permit around the whole call."""
+        clock = self._clock
+        now = clock.now()
+        ask = Ask(
+            klass=_CLASS_INDEX[exchange.facts.klass],
+            bytes=len(exchange.payload or b""),
+            limits=self._limits,
+            deadline_at=exchange.deadline_at,
+            tried=exchange.tried_keys,
+        )
+        answer = self._admission.enter(self._line, ask, now)
+        if isinstance(answer, Waiter):
+            answer = await self._wait(answer, exchange)
+        if isinstance(answer, Refusal):
+            return refused(answer.reason, retry_after=answer.retry_after)
+        return await self._held(answer, exchange, call_next)
+
+    async def _held(self, permit: Permit, exchange: Exchange, call_next: CallNext) -> Outcome:
+        key = permit.key
+        try:
+            if key is not None:
+                exchange.credential = key.credential
+                exchange.tried_keys = (exchange.tried_keys or set()) | {key.id}
+            outcome = await call_next(exchange)
+            ring = self._line.ring
+            if key is not None and ring is not None and outcome.kind is not OutcomeKind.OK:
+                ring.judge(key, outcome, self._clock.now())
+            return outcome
+        finally:
+            exchange.credential = None
+            permit.release(self._clock.now())
+
+    async def _wait(self, waiter: Waiter, exchange: Exchange) -> Permit | Refusal:
+        """Waits until the core has decided; a caller that leaves gives back what was handed to it meanwhile."""
+        decided = asyncio.get_running_loop().create_future()
+        waiter.wake = lambda: None if decided.done() else decided.set_result(None)
+        try:
+            await decided
+        except BaseException:
+            self._admission.leave(waiter, self._clock.now())
+            raise
+        finally:
+            now = self._clock.now()
+            waited = now - waiter.since
+            exchange.facts.queued_seconds += waited
+            lacking = "key" if waiter.lack is Lack.KEY else "permit"
+            exchange.note(now, Waited(provider=waiter.line.room.name, seconds=waited, lacking=lacking))
+        answer = waiter.permit or waiter.refusal
+        assert answer is not None
+        return answer

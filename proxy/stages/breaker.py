@@ -1,0 +1,38 @@
+"""Breaker: leave to go before any wait, and the verdict at the end."""
+
+from __future__ import annotations
+
+from proxy.clock import Clock
+from proxy.decisions.breaker import Breaker, Verdict, verdict_of
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome, Reason, refused
+from proxy.stage import CallNext
+
+
+class BreakerStage:
+    """Asks the target's breaker for every attempt."""
+
+    __slots__ = ("_breaker", "_clock")
+
+    def __init__(self, breaker: Breaker, *, clock: Clock) -> None:
+        self._breaker = breaker
+        self._clock = clock
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
+        """Refuses at once when the breaker is open; otherwise tells it how the call ended."""
+        clock = self._clock
+        now = clock.now()
+        ticket = self._breaker.acquire(now, stream=exchange.facts.stream)
+        if ticket is None:
+            return refused(Reason.BREAKER_OPEN, retry_after=self._breaker.retry_after(now))
+        exchange.progress = ticket
+        verdict, retry_after = Verdict.NEUTRAL, None
+        try:
+            outcome = await call_next(exchange)
+            verdict, retry_after = verdict_of(outcome), outcome.retry_after
+            return outcome
+        finally:
+            exchange.progress = None
+            if verdict is Verdict.NEUTRAL and not ticket.started_at:
+                verdict = Verdict.NOT_RECORDED
+            ticket.end(verdict, clock.now(), retry_after=retry_after)

@@ -1,0 +1,23 @@
+"""Deadline: the number that every wait below looks at. No nested timeouts."""
+
+from __future__ import annotations
+
+from proxy.decisions.deadline import deadline_at
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome
+from proxy.stage import CallNext
+
+
+class DeadlineStage:
+    """Sets `exchange.deadline_at` from the route's `total` and what its tiers may wait."""
+
+    __slots__ = ("_total", "_waits")
+
+    def __init__(self, *, total: float, waits: float) -> None:
+        self._total = total
+        self._waits = waits
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
+        """Sets the deadline and goes on."""
+        exchange.deadline_at = deadline_at(exchange.facts.arrived_at, self._total, self._waits)
+        return await call_next(exchange)

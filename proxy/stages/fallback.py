@@ -1,0 +1,79 @@
+"""Fallback: asks a route's tiers in order; terminal of the route's stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.clock import Clock
+from proxy.decisions.fallback import better, moves_on
+from proxy.decisions.retry import RetrySettings, attempts_in_all
+from proxy.exchange import Exchange
+from proxy.observer import FellBack, Refused
+from proxy.outcome import Outcome, Reason
+from proxy.plan import Tier
+
+CALLER_RETRIES = ("x-stainless-retry-count", "x-envoy-attempt-count")
+
+
+class FallbackTiers:
+    """Asks one tier after the other until one has answered, or none can."""
+
+    __slots__ = ("_clock", "_later", "_provider_tiers", "_retry", "_tiers")
+
+    def __init__(self, tiers: Sequence[Tier], *, retry: RetrySettings, clock: Clock) -> None:
+        self._tiers = tuple(tiers)
+        self._retry = retry
+        self._clock = clock
+        asks = [bool(tier.provider) for tier in self._tiers]
+        self._provider_tiers = sum(asks)
+        self._later = tuple((len(asks) - i - 1, sum(asks[i + 1 :])) for i in range(len(asks)))
+
+    async def __call__(self, exchange: Exchange) -> Outcome:
+        """Returns the outcome of the tier that answered, or the one to tell the caller of."""
+        fields = exchange.request.fields
+        exchange.attempts_left = attempts_in_all(
+            self._retry,
+            provider_tiers=self._provider_tiers,
+            caller_retries=_caller_retries(fields.get(CALLER_RETRIES[0]), fields.get(CALLER_RETRIES[1])),
+        )
+        best: Outcome | None = None
+        for index, tier in enumerate(self._tiers):
+            exchange.later_tiers, exchange.attempts_kept = self._later[index]
+            exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
+            outcome = await tier(exchange)
+            if not self._next_tier(exchange, tier, outcome):
+                return outcome
+            self._note(exchange, index, outcome)
+            best = better(best, outcome)
+        assert best is not None
+        return best
+
+    def _next_tier(self, exchange: Exchange, tier: Tier, outcome: Outcome) -> bool:
+        if outcome.maybe_executed and not exchange.repeatable and outcome.answer is None:
+            outcome.reason = Reason.MAYBE_EXECUTED
+        return moves_on(
+            outcome,
+            own_key=tier.own_key,
+            repeatable=exchange.repeatable,
+            resendable=exchange.payload is not None or not exchange.request.upload_taken,
+        )
+
+    def _note(self, exchange: Exchange, index: int, outcome: Outcome) -> None:
+        now, tier = self._clock.now(), self._tiers[index]
+        if outcome.local and outcome.reason is not None:
+            exchange.note(now, Refused(provider=tier.provider, tier=tier.number, reason=outcome.reason))
+        if index + 1 < len(self._tiers):
+            following = self._tiers[index + 1].number
+            exchange.note(
+                now,
+                FellBack(from_tier=tier.number, to_tier=following, after=outcome.kind, reason=outcome.reason),
+            )
+
+
+def _caller_retries(stainless: str | None, envoy: str | None) -> int:
+    """Returns how often the caller itself has tried already: Envoy counts its first attempt, the SDKs do not."""
+    if stainless is not None and stainless.isdigit():
+        return int(stainless[:4])
+    if envoy is not None and envoy.isdigit():
+        return max(0, int(envoy[:4]) - 1)
+    return 0

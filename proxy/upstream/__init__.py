@@ -1,0 +1,16 @@
+"""The only room that talks to model servers.
+
+| file | owns |
+|---|---|
+| transport | the terminal stage: one attempt on the wire; the table of aiohttp's exceptions |
+| call | one attempt's state: its connection, its watch, its answer |
+| relay | passing the answer on: hold-back, pieces, visible breaks |
+| keep | failing answers, held back whole |
+| meter | looking at copies: usage, errors and first content |
+| headers | request and answer headers: what is forwarded, what is added |
+| watch | one timer per attempt for all its phases |
+| upload | request bodies that are passed on while they arrive |
+| pool | idle connections per address, newest first |
+| redial | aiohttp-retry, in the connect phase only |
+| wire | everything that is not public in aiohttp |
+"""

@@ -1,0 +1,207 @@
+"""One attempt's state on the wire: its connection, its watch, its answer, and how each phase may fail."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp.http_parser import RawResponseMessage
+from aiohttp.streams import StreamReader
+
+from proxy.clock import Clock
+from proxy.exchange import Attempt, CancelCause, Exchange
+from proxy.outcome import Outcome, OutcomeKind, kind_of_status
+from proxy.upstream.headers import AnswerHeaders, HeaderPlan
+from proxy.upstream.keep import KEPT_KINDS, hint
+from proxy.upstream.pool import Pool
+from proxy.upstream.redial import redial, worth_redialling
+from proxy.upstream.relay import Relay
+from proxy.upstream.upload import UploadPump
+from proxy.upstream.watch import Watch
+from proxy.upstream.wire import UpstreamConnection
+
+BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
+STALE_STATUS: Final = 408
+
+
+class Call:
+    """An attempt while it uses the network. `close` must be called, whatever happened."""
+
+    __slots__ = (
+        "_answer_headers",
+        "_pool",
+        "_pump",
+        "attempt",
+        "clock",
+        "connection",
+        "exchange",
+        "message",
+        "payload",
+        "reusable",
+        "stalled",
+        "watch",
+    )
+
+    message: RawResponseMessage
+    payload: StreamReader
+
+    def __init__(self, exchange: Exchange, pool: Pool, answer_headers: AnswerHeaders, clock: Clock) -> None:
+        assert exchange.attempt is not None
+        self.exchange = exchange
+        self.attempt: Attempt = exchange.attempt
+        self.clock = clock
+        self.watch = Watch(clock)
+        self.connection: UpstreamConnection | None = None
+        self.reusable = False
+        self.stalled = False
+        self._pool = pool
+        self._pump: UploadPump | None = None
+        self._answer_headers = answer_headers
+
+    async def connect(self) -> None:
+        """Takes an idle connection or dials, within the connect limit and the deadline. Raises aiohttp's errors."""
+        now = self.clock.now()
+        pool, attempt = self._pool, self.attempt
+        attempt.address = (pool.address.host, pool.address.port)
+        if self.exchange.progress is not None:
+            self.exchange.progress.on_wire(now)
+        self.connection = pool.take(now)
+        if self.connection is not None:
+            attempt.reused = True
+            attempt.connected_at = now
+            return
+        due = min(now + attempt.limits.connect, self.exchange.deadline_at)
+        if due <= now:
+            self.watch.expired = OutcomeKind.TOTAL_TIMEOUT
+            raise TimeoutError
+        pool.dials += 1
+        try:
+            self.connection = await pool.dialer.dial(due - now)
+        except Exception as error:
+            if not worth_redialling(error):
+                raise
+            self.connection = await redial(pool.dialer, attempt, lambda: due - self.clock.now())
+        attempt.connected_at = self.clock.now()
+
+    def send(self, headers: HeaderPlan) -> None:
+        """Writes head and body, or the head alone and starts to pass the body on; the answer's limit runs from here."""
+        connection, exchange = self.connection, self.exchange
+        assert connection is not None
+        request, payload = exchange.request, exchange.payload
+        connection.expect(body=request.method != "HEAD")
+        if payload is None:
+            self._send_upload(headers)
+            return
+        bare = not payload and (request.method in BODILESS or "content-length" not in request.fields)
+        head = headers.request_head(exchange, -1 if bare else len(payload))
+        connection.write(head, payload)
+        self.attempt.sent_bytes = len(head) + len(payload)
+
+    async def read_head(self) -> None:
+        """Reads the head of the final answer, within the first-byte or the answer limit. Raises aiohttp's errors."""
+        connection, limits = self.connection, self.attempt.limits
+        assert connection is not None
+        now = self.attempt.connected_at
+        self.watch.guard(self._expired)
+        if self.exchange.facts.stream:
+            self.watch.arm(
+                now + limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT, deadline_at=self.exchange.deadline_at
+            )
+        else:
+            self.watch.arm(now + limits.answer, OutcomeKind.ANSWER_TIMEOUT, deadline_at=self.exchange.deadline_at)
+        message, payload = await connection.head()
+        while message.code < 200 and message.code != 101:
+            message, payload = await connection.head()
+        self.message, self.payload = message, payload
+        self.attempt.head_at = self.clock.now()
+        self.attempt.status = message.code
+
+    async def answer(self) -> Outcome:
+        """Relays the answer, or keeps it when it is a failing one. Raises aiohttp's errors."""
+        message = self.message
+        if message.code == 101 or not _framing_is_clear(message):
+            return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="the answer's framing is ambiguous")
+        if message.code == STALE_STATUS and self.attempt.reused:
+            return Outcome(OutcomeKind.DISCONNECTED, maybe_executed=True, detail="a 408 on a reused connection")
+        headers = self._answer_headers.forward(message.raw_headers, message.headers.get("connection"))
+        relay = Relay(self, headers)
+        if kind_of_status(message.code) in KEPT_KINDS or (message.code >= 400 and hint(message.headers)):
+            outcome = await relay.failing()
+        else:
+            outcome = await relay.run()
+        self.reusable = self.payload.at_eof() and (self._pump is None or self._pump.done)
+        return outcome
+
+    def not_connected(self, kind: OutcomeKind, error: BaseException) -> Outcome:
+        """Returns the outcome of a failed dial: nothing was sent."""
+        if self.watch.expired is OutcomeKind.TOTAL_TIMEOUT or self.clock.now() >= self.exchange.deadline_at:
+            kind = OutcomeKind.TOTAL_TIMEOUT
+        return Outcome(kind, detail=f"{type(error).__name__} while connecting to {self._pool.address}")
+
+    def no_head(self, kind: OutcomeKind, error: BaseException) -> Outcome:
+        """Returns the outcome of a connection that ended before the head: the request may have been executed."""
+        if (problem := self._upload_problem()) is not None:
+            return problem
+        kind = self.watch.expired or kind
+        return Outcome(kind, maybe_executed=True, detail=f"{type(error).__name__} before the head")
+
+    def broken(self, kind: OutcomeKind, error: BaseException) -> Outcome:
+        """Returns the outcome of an answer that ended before its end, and shows the break to the caller."""
+        if self.stalled:
+            return Outcome(OutcomeKind.CLIENT_LEFT, committed=True, detail="the client stopped reading")
+        if (problem := self._upload_problem()) is not None and not self.exchange.reply.started:
+            return problem
+        kind = self.watch.expired or kind
+        committed = self.exchange.reply.started
+        return Outcome(
+            kind,
+            status=self.attempt.status,
+            committed=committed,
+            maybe_executed=not committed,
+            detail=f"{type(error).__name__} in the body",
+        )
+
+    def close(self) -> None:
+        """Ends the attempt: the connection goes back to its pool, or is killed."""
+        self.watch.stop()
+        if self._pump is not None:
+            self._pump.stop()
+        connection, self.connection = self.connection, None
+        if connection is None:
+            return
+        if self.reusable:
+            self._pool.put(connection, self.clock.now())
+        else:
+            connection.kill()
+
+    def content_came(self, now: float) -> None:
+        """Notes the first content of the answer, once."""
+        if not self.attempt.first_content_at:
+            self.attempt.first_content_at = now
+            if self.exchange.progress is not None:
+                self.exchange.progress.first_content(now)
+
+    def _send_upload(self, headers: HeaderPlan) -> None:
+        request, connection = self.exchange.request, self.connection
+        assert request.upload is not None and connection is not None
+        head = headers.request_head(self.exchange, request.upload.length)
+        connection.write(head, b"")
+        self.attempt.sent_bytes = len(head)
+        request.upload_taken = True
+        self._pump = UploadPump(request.upload, connection)
+
+    def _upload_problem(self) -> Outcome | None:
+        if self._pump is None or self._pump.problem is None:
+            return None
+        return Outcome(OutcomeKind.CALLER_ERROR, detail=f"the request's body: {self._pump.problem}")
+
+    def _expired(self) -> None:
+        if self.stalled:
+            self.exchange.cancel_cause = CancelCause.STALLED
+            self.exchange.reply.abort()
+        if self.connection is not None:
+            self.connection.abort()
+
+
+def _framing_is_clear(message: RawResponseMessage) -> bool:
+    coding = message.headers.get("transfer-encoding")
+    return coding is None or coding.strip().lower() == "chunked"

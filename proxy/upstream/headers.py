@@ -1,0 +1,176 @@
+"""Headers: what of the caller's reaches a provider, what is added, what of an answer reaches the caller.
+
+Compiled once per provider. Rules: RFC 9110 §7.6.1 (connection-level fields end here), `policy.md` rule 4 (credentials).
+Values are bytes throughout and never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from proxy.exchange import Exchange, RawHeaders
+from proxy.trace_context import traceparent_of
+
+KEEP: Final = 0
+DROP: Final = 1
+CREDENTIAL: Final = 2
+FOREIGN: Final = 3
+"""Belongs to the provider that the caller meant: an account, a beta switch."""
+
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer "
+    b"transfer-encoding upgrade http2-settings".split()
+)
+_OURS: Final = frozenset(b"host content-length expect".split())
+_TRACE: Final = frozenset(b"traceparent tracestate".split())
+_CREDENTIALS: Final = frozenset(
+    b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project".split()
+)
+_FOREIGN_PREFIXES: Final = (b"openai-", b"anthropic-beta", b"x-goog-")
+_MEMO_SIZE: Final = 512
+_UNTOUCHABLE: Final = _CREDENTIALS | _OURS
+_SEPARATOR: Final = b": "
+_END: Final = b"\r\n"
+TRACEPARENT: Final = b"traceparent: "
+
+
+class HeaderPlan:
+    """How one provider's request heads are built."""
+
+    __slots__ = ("_added", "_dropped", "_host", "_memo", "_own_credential", "_propagate_trace")
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        added: Iterable[tuple[bytes, bytes]] = (),
+        own_credential: bool,
+        auth_header: bytes,
+        propagate_trace: bool,
+    ) -> None:
+        added = tuple(added)
+        self._host = host.encode("ascii")
+        self._added = b"".join(name + _SEPARATOR + value + _END for name, value in added)
+        self._dropped = _HOP_BY_HOP | _OURS | {name.lower() for name, _ in added}
+        if own_credential:
+            self._dropped |= {auth_header.lower()}
+        if propagate_trace:
+            self._dropped |= _TRACE
+        self._own_credential = own_credential
+        self._propagate_trace = propagate_trace
+        self._memo: dict[bytes, int] = {}
+
+    def request_head(self, exchange: Exchange, length: int | None) -> bytes:
+        """Builds the head of one attempt; `length` is the body's, None for chunked, -1 for no body at all."""
+        request = exchange.request
+        parts = [
+            f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
+            self._host,
+            _END,
+        ]
+        self._forward(parts, exchange)
+        parts.append(self._added)
+        credential = exchange.credential
+        if credential is not None and credential.header is not None:
+            name, value = credential.header
+            parts += (name, _SEPARATOR, value, _END)
+        if self._propagate_trace:
+            self._trace(parts, exchange)
+        if length is None:
+            parts.append(b"transfer-encoding: chunked\r\n\r\n")
+        elif length >= 0:
+            parts.append(b"content-length: %d\r\n\r\n" % length)
+        else:
+            parts.append(_END)
+        return b"".join(parts)
+
+    def _forward(self, parts: list[bytes], exchange: Exchange) -> None:
+        most = CREDENTIAL if exchange.first_target and not self._own_credential else KEEP
+        foreign = exchange.first_target
+        memo = self._memo
+        named = connection_names(exchange.request.headers, exchange.request.fields.get("connection"))
+        for name, value in exchange.request.headers:
+            action = memo.get(name)
+            if action is None:
+                action = self._judge(name)
+            if action == KEEP or (action == CREDENTIAL and most == CREDENTIAL) or (action == FOREIGN and foreign):
+                if named and name.lower() in named:
+                    continue
+                parts += (name, _SEPARATOR, value, _END)
+
+    def _judge(self, name: bytes) -> int:
+        low = name.lower()
+        if low in self._dropped or low.startswith(b"x-sponson-"):
+            action = DROP
+        elif low in _CREDENTIALS:
+            action = CREDENTIAL
+        elif low.startswith(_FOREIGN_PREFIXES):
+            action = FOREIGN
+        else:
+            action = KEEP
+        if len(self._memo) < _MEMO_SIZE:
+            self._memo[name] = action
+        return action
+
+    def _trace(self, parts: list[bytes], exchange: Exchange) -> None:
+        trace = exchange.facts.trace
+        if trace is None or exchange.attempt is None:
+            return
+        value = traceparent_of(trace.trace_id, exchange.attempt.span_id, sampled=trace.sampled)
+        parts += (TRACEPARENT, value.encode("ascii"), _END)
+        if trace.tracestate:
+            parts += (b"tracestate: ", trace.tracestate.encode("utf-8", "surrogateescape"), _END)
+
+
+def connection_names(headers: RawHeaders, connection: str | None) -> frozenset[bytes]:
+    """Returns the fields that `Connection` lines name, but those whose loss would break credentials or framing."""
+    if connection is None or connection.lower() in ("keep-alive", "close"):
+        return _NONE if _single(headers) else _named(headers)
+    return _named(headers)
+
+
+_NONE: Final[frozenset[bytes]] = frozenset()
+
+
+def _single(headers: RawHeaders) -> bool:
+    count = 0
+    for name, _ in headers:
+        if len(name) == 10 and name.lower() == b"connection":
+            count += 1
+    return count < 2
+
+
+def _named(headers: RawHeaders) -> frozenset[bytes]:
+    lines = (value for name, value in headers if name.lower() == b"connection")
+    return frozenset(token.strip().lower() for line in lines for token in line.split(b",")) - _UNTOUCHABLE
+
+
+class AnswerHeaders:
+    """Which of a provider's fields reach the caller: all but connection-level ones and the length, which is ours."""
+
+    __slots__ = ("_memo",)
+
+    def __init__(self) -> None:
+        self._memo: dict[bytes, bool] = {}
+
+    def forward(self, headers: RawHeaders, connection: str | None) -> list[tuple[bytes, bytes]]:
+        """Returns the end-to-end fields, in order, as they came."""
+        named = connection_names(headers, connection) if connection is not None else _NONE
+        memo = self._memo
+        kept = []
+        for field in headers:
+            name = field[0]
+            passes = memo.get(name)
+            if passes is None:
+                passes = self._judge(name)
+            if passes and not (named and name.lower() in named):
+                kept.append(field)
+        return kept
+
+    def _judge(self, name: bytes) -> bool:
+        low = name.lower()
+        passes = low not in _HOP_BY_HOP and low != b"content-length" and not low.startswith(b"x-sponson-")
+        if len(self._memo) < _MEMO_SIZE:
+            self._memo[name] = passes
+        return passes

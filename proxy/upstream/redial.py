@@ -1,0 +1,92 @@
+"""Redials: a second and third try to connect, by aiohttp-retry, inside the same attempt and its connect limit.
+
+Nothing was sent, so a redial is always safe. The happy path never comes here: the first dial is the transport's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from aiohttp import (
+    ClientConnectionError,
+    ClientConnectorCertificateError,
+    ClientConnectorDNSError,
+    ClientResponse,
+    ClientSession,
+)
+from aiohttp_retry import RetryClient, RetryOptionsBase
+
+from proxy.exchange import Attempt
+from proxy.upstream.wire import Dialer, UpstreamConnection
+
+REDIALS = 2
+FIRST_PAUSE_SECONDS = 0.02
+
+HOPELESS = (ClientConnectorCertificateError, ClientConnectorDNSError)
+"""A name or a certificate that is wrong is wrong a moment later too."""
+
+
+def worth_redialling(error: BaseException) -> bool:
+    """Whether a failed dial may succeed a moment later."""
+    return isinstance(error, ClientConnectionError) and not isinstance(error, HOPELESS)
+
+
+class _Pauses(RetryOptionsBase):
+    """Two more dials, soon; certificate and name errors are not tried again."""
+
+    def __init__(self) -> None:
+        super().__init__(attempts=REDIALS, exceptions={ClientConnectionError}, retry_all_server_errors=False)
+
+    def get_timeout(self, attempt: int, response: ClientResponse | None = None) -> float:
+        return FIRST_PAUSE_SECONDS * 2.0**attempt
+
+
+class _Connected:
+    """What RetryClient takes for a response: a connection, which is good by being there."""
+
+    status = 200
+    method = "CONNECT"
+
+    def __init__(self, connection: UpstreamConnection) -> None:
+        self.connection = connection
+
+
+class _Hopeless(Exception):
+    """Carries an error past RetryClient, which retries whole families of exceptions."""
+
+
+class _DialSession:
+    """What RetryClient takes for a session: `request` dials."""
+
+    def __init__(self, dialer: Dialer, attempt: Attempt, left: Callable[[], float]) -> None:
+        self._dialer = dialer
+        self._attempt = attempt
+        self._left = left
+
+    async def request(self, *args: Any, **kwargs: Any) -> _Connected:
+        seconds = self._left()
+        if seconds <= 0:
+            raise TimeoutError
+        self._attempt.redials += 1
+        try:
+            return _Connected(await self._dialer.dial(seconds))
+        except HOPELESS as error:
+            raise _Hopeless from error
+
+    async def close(self) -> None:
+        """Has nothing to close."""
+
+
+async def redial(dialer: Dialer, attempt: Attempt, left: Callable[[], float]) -> UpstreamConnection:
+    """Dials again after a first failure, while `left()` seconds remain. Raises the last error."""
+    await asyncio.sleep(min(FIRST_PAUSE_SECONDS, max(left(), 0.0)))
+    session = cast(ClientSession, _DialSession(dialer, attempt, left))
+    client = RetryClient(client_session=session, retry_options=_Pauses())
+    try:
+        response = await client.request("CONNECT", str(dialer.address))
+    except _Hopeless as error:
+        assert error.__cause__ is not None
+        raise error.__cause__ from None
+    return cast(_Connected, response).connection

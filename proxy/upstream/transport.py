@@ -1,0 +1,80 @@
+"""The terminal stage: one attempt on the wire.
+
+Owns the table of aiohttp's exceptions. Dials or reuses, writes, reads the head, and then relays the answer, or holds it
+back while it could still be replaced. Whatever happens, the connection goes back to its pool or is killed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, ClientPayloadError
+from aiohttp.http_exceptions import HttpProcessingError
+
+from proxy.clock import Clock
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome, OutcomeKind
+from proxy.upstream.call import Call
+from proxy.upstream.headers import AnswerHeaders, HeaderPlan
+from proxy.upstream.pool import Pool
+
+DIAL_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
+    (TimeoutError, OutcomeKind.CONNECT_TIMEOUT),
+    (ClientConnectorError, OutcomeKind.UNREACHABLE),
+    (ClientError, OutcomeKind.UNREACHABLE),
+    (OSError, OutcomeKind.UNREACHABLE),
+    (ValueError, OutcomeKind.UNREACHABLE),
+)
+HEAD_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
+    (HttpProcessingError, OutcomeKind.BAD_ANSWER),
+    (ClientPayloadError, OutcomeKind.BAD_ANSWER),
+    (ClientConnectionError, OutcomeKind.DISCONNECTED),
+    (ConnectionError, OutcomeKind.DISCONNECTED),
+    (OSError, OutcomeKind.DISCONNECTED),
+)
+BODY_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
+    (ClientPayloadError, OutcomeKind.STREAM_BROKEN),
+    (HttpProcessingError, OutcomeKind.STREAM_BROKEN),
+    (ClientConnectionError, OutcomeKind.STREAM_BROKEN),
+    (ConnectionError, OutcomeKind.STREAM_BROKEN),
+    (OSError, OutcomeKind.STREAM_BROKEN),
+)
+"""What each foreign exception means in each phase: the one place to treat a new one."""
+
+_EXPECTED: Final = (ClientError, HttpProcessingError, OSError, TimeoutError)
+
+
+class Transport:
+    """The terminal of one provider's pipelines."""
+
+    __slots__ = ("_answer_headers", "_clock", "_headers", "_pool")
+
+    def __init__(self, *, pool: Pool, headers: HeaderPlan, answer_headers: AnswerHeaders, clock: Clock) -> None:
+        self._pool = pool
+        self._headers = headers
+        self._answer_headers = answer_headers
+        self._clock = clock
+
+    async def __call__(self, exchange: Exchange) -> Outcome:
+        """Makes one upstream call; returns once its last byte has been relayed, or it has failed."""
+        call = Call(exchange, self._pool, self._answer_headers, self._clock)
+        try:
+            try:
+                await call.connect()
+            except (*_EXPECTED, ValueError) as error:
+                return call.not_connected(_kind(DIAL_ERRORS, error), error)
+            call.send(self._headers)
+            try:
+                await call.read_head()
+            except _EXPECTED as error:
+                return call.no_head(_kind(HEAD_ERRORS, error), error)
+            try:
+                return await call.answer()
+            except _EXPECTED as error:
+                return call.broken(_kind(BODY_ERRORS, error), error)
+        finally:
+            call.close()
+
+
+def _kind(table: tuple[tuple[type[BaseException], OutcomeKind], ...], error: BaseException) -> OutcomeKind:
+    return next((kind for family, kind in table if isinstance(error, family)), OutcomeKind.BUG)

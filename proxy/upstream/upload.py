@@ -1,0 +1,48 @@
+"""Request bodies that are passed on while they arrive; they cannot be sent a second time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from proxy.exchange import BodyProblem, Upload
+from proxy.tasks import start_task
+from proxy.upstream.wire import UpstreamConnection
+
+
+class UploadPump:
+    """Passes an upload on in a task of its own, so that an early answer is seen while it runs."""
+
+    __slots__ = ("_connection", "_task", "_upload", "problem", "sent")
+
+    def __init__(self, upload: Upload, connection: UpstreamConnection) -> None:
+        self._upload = upload
+        self._connection = connection
+        self.problem: BodyProblem | None = None
+        self.sent = 0
+        self._task: asyncio.Task[None] = start_task(self._run(), name="upload")
+
+    @property
+    def done(self) -> bool:
+        """True when the whole body has been passed on."""
+        return self._task.done() and self.problem is None
+
+    def stop(self) -> None:
+        """Passes nothing on any more."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        chunked = self._upload.length is None
+        connection = self._connection
+        try:
+            while piece := await self._upload.read():
+                self.sent += len(piece)
+                connection.write(b"%x\r\n" % len(piece) + piece + b"\r\n" if chunked else piece, b"")
+                if connection.paused:
+                    await connection.drain()
+            if chunked:
+                connection.write(b"0\r\n\r\n", b"")
+        except BodyProblem as problem:
+            self.problem = problem
+            connection.abort()
+        except ConnectionError:
+            return
