@@ -57,9 +57,7 @@ class PolicyUnreadable(Exception):
 
 def problem_at(place: Place, path: Path, message: str) -> Problem:
     """Returns the problem of what stands at `place` and is called `path`."""
-    return Problem(
-        file=place.file, line=place.line, column=place.column, path=path_text(path), message=message
-    )
+    return Problem(file=place.file, line=place.line, column=place.column, path=path_text(path), message=message)
 
 
 def path_text(path: Path) -> str:

@@ -36,9 +36,7 @@ def _dead_patterns(root: Node, number: int, route: RouteSnapshot) -> Iterator[Pr
             yield problem_at(found.node.place, found.path, message)
 
 
-def _shadowed(
-    root: Node, number: int, earlier: Sequence[RouteSnapshot], route: RouteSnapshot
-) -> Iterator[Problem]:
+def _shadowed(root: Node, number: int, earlier: Sequence[RouteSnapshot], route: RouteSnapshot) -> Iterator[Problem]:
     for other in earlier:
         if _covers(other.match, route.match):
             found = deepest(root, ("routes", number, "name"))

@@ -30,7 +30,7 @@ def read_value(source: ValueSource, environ: Mapping[str, str]) -> str:
 
 def secret_problems(snapshot: PolicySnapshot, environ: Mapping[str, str]) -> Iterator[Problem]:
     """A problem, with its place in the policy, for every named value that cannot be used."""
-    for path, source in _sources(snapshot):
+    for path, source in sources(snapshot):
         try:
             read_value(source, environ)
         except SecretProblem as problem:
@@ -38,7 +38,8 @@ def secret_problems(snapshot: PolicySnapshot, environ: Mapping[str, str]) -> Ite
             yield Problem(file=file, line=int(line), column=int(column), path=path, message=str(problem))
 
 
-def _sources(snapshot: PolicySnapshot) -> Iterator[tuple[str, ValueSource]]:
+def sources(snapshot: PolicySnapshot) -> Iterator[tuple[str, ValueSource]]:
+    """Yields (path in the policy, source) of every value of keys and headers."""
     for provider in snapshot.providers:
         for number, key in enumerate(provider.keys):
             kind = "file" if key.source.env is None else "env"
@@ -70,4 +71,6 @@ def _checked(text: str, what: str) -> str:
         raise SecretProblem(f"{what} is empty")
     if not value.isprintable():
         raise SecretProblem(f"{what} has a control character inside")
+    if not value.isascii():
+        raise SecretProblem(f"{what} has a character that is not ASCII, which no header carries")
     return value

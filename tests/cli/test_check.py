@@ -38,8 +38,7 @@ def test_all_problems_of_a_bad_one(tmp_path: Path) -> None:
     assert out.splitlines() == [
         f"{path}:4:5: providers.a.base_ulr: unknown name (did you mean base_url?)",
         f"{path}:5:27: providers.a.limits.concurrency: expected a whole number, 0 or more, found -3",
-        f"{path}:6:25: providers.a.timeouts.connect: "
-        'expected a duration such as 250ms, 5s, 10m or 1h, found "fast"',
+        f'{path}:6:25: providers.a.timeouts.connect: expected a duration such as 250ms, 5s, 10m or 1h, found "fast"',
         f'{path}:9:24: routes.0.tiers.0.provider: no provider "nope"; known: a',
         "4 problems",
     ]
@@ -81,7 +80,5 @@ def test_secrets_are_looked_at_only_when_asked(tmp_path: Path) -> None:
     assert check(path)[0] == 0
     code, out = check("--secrets", path)
     assert code == 1
-    assert (
-        f"{path}:5:25: providers.a.keys.0.env: the environment variable SOME_KEY_OF_A_TEST is not set" in out
-    )
+    assert f"{path}:5:25: providers.a.keys.0.env: the environment variable SOME_KEY_OF_A_TEST is not set" in out
     assert check("--secrets", path, env={"SOME_KEY_OF_A_TEST": "x"})[0] == 0

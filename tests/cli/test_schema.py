@@ -11,6 +11,4 @@ def test_the_schema_is_json_and_knows_the_surface() -> None:
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 0
     json.loads(result.stdout)
-    assert all(
-        f'"{name}"' in result.stdout for name in ("providers", "routes", "first_byte", "spread", "tenants")
-    )
+    assert all(f'"{name}"' in result.stdout for name in ("providers", "routes", "first_byte", "spread", "tenants"))

@@ -126,9 +126,7 @@ def test_limits_of_all_kinds() -> None:
 
 
 def test_a_match_is_one_pattern_or_many() -> None:
-    text = ROUTE.replace(
-        "{path: /v1/chat/completions}", "{model: ['gpt-*', o1], header: {X-Task: [a, b], y: c}}"
-    )
+    text = ROUTE.replace("{path: /v1/chat/completions}", "{model: ['gpt-*', o1], header: {X-Task: [a, b], y: c}}")
     routes = load(GOOD + text).routes
     assert routes is not None
     match = routes[0].match

@@ -98,16 +98,12 @@ def check(text: str) -> None:
             assert str(one).isprintable()
 
 
-TOKENS = (
-    "{|}|[|]|: |- |*x|&x |<<: |010|1:30|.nan|-1|null|!!x |'|\"|\t|\n|  |v1|off|[]|{}|5s|true|x|%|é|\x85|# "
-)
+TOKENS = "{|}|[|]|: |- |*x|&x |<<: |010|1:30|.nan|-1|null|!!x |'|\"|\t|\n|  |v1|off|[]|{}|5s|true|x|%|é|\x85|# "
 PIECES = st.sampled_from(TOKENS.split("|")) | st.text(max_size=5)
 
 
 @given(position=st.integers(0, len(FULL)), length=st.integers(0, 40), piece=PIECES)
-def test_any_change_of_the_text_gives_a_policy_or_problems_with_places(
-    position: int, length: int, piece: str
-) -> None:
+def test_any_change_of_the_text_gives_a_policy_or_problems_with_places(position: int, length: int, piece: str) -> None:
     text = FULL[:position] + piece + FULL[position + length :]
     check(text.encode("utf-8", "replace").decode())
 
@@ -127,9 +123,7 @@ VALUES = st.recursive(
 
 
 @given(data=st.data(), value=VALUES)
-def test_any_value_anywhere_gives_a_policy_or_problems_with_places(
-    data: st.DataObject, value: object
-) -> None:
+def test_any_value_anywhere_gives_a_policy_or_problems_with_places(data: st.DataObject, value: object) -> None:
     root: Any = yaml.safe_load(FULL)
     parent, key = root, data.draw(st.sampled_from(list(root)))
     while isinstance(node := parent[key], dict | list) and node and data.draw(st.integers(0, 3)):

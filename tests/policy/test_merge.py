@@ -9,8 +9,7 @@ def test_sections_join_by_name_and_routes_follow_each_other() -> None:
         files(
             a=GOOD + ROUTE + "telemetry: {log_successes: 0.5}\n",
             b="version: 1\nproviders: {b: {base_url: 'http://127.0.0.1:2'}}\n",
-            c="routes: [{name: other, match: {path: /x}, tiers: [{provider: b}]}]\n"
-            "telemetry: {content: false}\n",
+            c="routes: [{name: other, match: {path: /x}, tiers: [{provider: b}]}]\ntelemetry: {content: false}\n",
         )
     )
     assert [provider.name for provider in policy.providers] == ["a", "b"]
@@ -42,9 +41,7 @@ def test_every_file_must_be_a_mapping() -> None:
 
 
 def test_problems_keep_the_name_of_their_file() -> None:
-    assert problems(
-        GOOD, q="routes:\n  - {name: r, tiers: [{provider: nope}]}\n", r="fleet: {size: 3}\n"
-    ) == [
+    assert problems(GOOD, q="routes:\n  - {name: r, tiers: [{provider: nope}]}\n", r="fleet: {size: 3}\n") == [
         'q.yaml:2:34: routes.0.tiers.0.provider: no provider "nope"; known: a',
         "r.yaml:1:15: fleet.size: expected a mapping, found 3",
     ]

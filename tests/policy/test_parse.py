@@ -74,9 +74,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
 
 
 def test_a_second_document() -> None:
-    assert survived("---\na: 1\n---\nb: 2\n") == [
-        "p.yaml:3:1: policy: a second document: a policy file has one"
-    ]
+    assert survived("---\na: 1\n---\nb: 2\n") == ["p.yaml:3:1: policy: a second document: a policy file has one"]
 
 
 @pytest.mark.parametrize(
@@ -135,9 +133,7 @@ def test_a_quoted_merge_key_is_a_name() -> None:
 
 
 def test_a_merge_key_wants_mappings() -> None:
-    assert survived("a: {<<: [{b: 1}, 5]}\n") == [
-        "p.yaml:1:5: a.<<: expected a mapping, or a list of mappings"
-    ]
+    assert survived("a: {<<: [{b: 1}, 5]}\n") == ["p.yaml:1:5: a.<<: expected a mapping, or a list of mappings"]
 
 
 def test_broken_aliases() -> None:

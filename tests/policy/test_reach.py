@@ -18,9 +18,7 @@ def test_a_path_that_no_request_has() -> None:
     assert "are the proxy's own" in warnings("{path: /sponson/x}")[0]
 
 
-@pytest.mark.parametrize(
-    "earlier", ["{}", "{path: '*'}", "{path: '/v1/*'}", "{path: [/y, /v1/x]}", "{path: /v1/x}"]
-)
+@pytest.mark.parametrize("earlier", ["{}", "{path: '*'}", "{path: '/v1/*'}", "{path: [/y, /v1/x]}", "{path: /v1/x}"])
 def test_a_route_behind_one_that_takes_everything(earlier: str) -> None:
     (line,) = warnings(earlier, "{path: /v1/x, model: m}")
     assert line == 'p.yaml:7:12: routes.1.name: is never reached: route "r0" takes all of its requests before'
@@ -47,9 +45,7 @@ def test_headers_cover_by_name_and_value() -> None:
 
 def test_a_breaker_that_no_ratio_opens() -> None:
     (line,) = load(GOOD + "    breaker: {window: {calls: 10}}\n").warnings
-    assert line.startswith(
-        "p.yaml:5:31: providers.a.breaker.window.calls: min_calls (20) is above window.calls (10)"
-    )
+    assert line.startswith("p.yaml:5:31: providers.a.breaker.window.calls: min_calls (20) is above window.calls (10)")
     assert provider("breaker: {window: {calls: 10}, min_calls: 10}")
 
 

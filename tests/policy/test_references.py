@@ -55,9 +55,7 @@ def test_a_named_header_has_one_source() -> None:
 def test_an_old_name_must_be_gone_and_wanted_once() -> None:
     other = "  b: {base_url: 'http://b.example', was: %s}\n"
     assert problem(GOOD + other % "a").endswith('providers.b.was: "a" still exists: it keeps its own state')
-    assert problem(GOOD + "    was: old\n" + other % "old").endswith(
-        '"old" was renamed already at p.yaml:5:10'
-    )
+    assert problem(GOOD + "    was: old\n" + other % "old").endswith('"old" was renamed already at p.yaml:5:10')
     (line,) = provider_problems("keys: [{id: k, env: A}, {id: l, env: B, was: k}]")
     assert "still exists" in line
     assert "still exists" in problem(GOOD + ROUTE + "    was: chat\n")
@@ -82,9 +80,7 @@ def test_the_largest_size_is_required_unless_static() -> None:
 
 
 def test_a_size_is_known_one_way() -> None:
-    assert problem(GOOD + "fleet: {size: {}}\n").endswith(
-        "expected exactly one of static, dns, endpoints, leases"
-    )
+    assert problem(GOOD + "fleet: {size: {}}\n").endswith("expected exactly one of static, dns, endpoints, leases")
     lines = problems(GOOD + "fleet: {max_size: 9, size: {static: 1, dns: x}}\n")
     assert any("fleet.size.dns: expected exactly one" in line for line in lines)
 

@@ -27,6 +27,7 @@ def test_a_value_is_trimmed(tmp_path: Path) -> None:
         (b"sk-very\nsecret\n", "has a control character inside"),
         (b"sk-very\x00secret", "has a control character inside"),
         (b"sk-very\xffsecret", "is not text"),
+        ("sk-véry".encode(), "has a character that is not ASCII, which no header carries"),
         (b"sk-very" * LARGEST_SECRET, "is larger than 64 KiB"),
     ],
 )
@@ -49,9 +50,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_all_problems_of_a_policy_have_their_place() -> None:
-    policy = load(
-        GOOD + "    keys: [{id: k, env: A}, {id: l, file: /gone/b}]\n    headers: {x: {env: C}, y: z}\n"
-    )
+    policy = load(GOOD + "    keys: [{id: k, env: A}, {id: l, file: /gone/b}]\n    headers: {x: {env: C}, y: z}\n")
     assert [str(problem) for problem in secret_problems(policy, {"C": f"{SECRET}\tx"})] == [
         "p.yaml:5:25: providers.a.keys.0.env: the environment variable A is not set",
         "p.yaml:5:43: providers.a.keys.1.file: the file /gone/b cannot be read: no such file or directory",

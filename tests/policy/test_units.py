@@ -32,9 +32,7 @@ def test_what_is_no_duration(text: str) -> None:
     assert parse_duration(text) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [("64KiB", 65536), ("1MiB", 1 << 20), ("2GiB", 2 << 30), ("17", 17)]
-)
+@pytest.mark.parametrize(("text", "count"), [("64KiB", 65536), ("1MiB", 1 << 20), ("2GiB", 2 << 30), ("17", 17)])
 def test_sizes(text: str, count: int) -> None:
     assert parse_size(text) == count
 

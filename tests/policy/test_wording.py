@@ -27,9 +27,7 @@ def test_a_name_without_a_near_one_gets_the_list() -> None:
 
 
 def test_a_name_one_level_too_high_is_found_below() -> None:
-    assert only(provider_problems("first_byte: 5s")).endswith(
-        "unknown name (did you mean timeouts.first_byte?)"
-    )
+    assert only(provider_problems("first_byte: 5s")).endswith("unknown name (did you mean timeouts.first_byte?)")
 
 
 def test_a_missing_name_stands_with_its_section() -> None:

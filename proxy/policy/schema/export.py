@@ -47,13 +47,15 @@ def _at(root: Schema, schema: Schema, path: Path) -> Iterator[Schema]:
         if not path:
             yield one
             continue
-        part, rest = path[0], path[1:]
-        if isinstance(part, int):
-            below = [one["items"]] if "items" in one else []
-        else:
-            below = list(_properties(one, part))
-        for found in below:
-            yield from _at(root, found, rest)
+        for found in _below(one, path[0]):
+            yield from _at(root, found, path[1:])
+
+
+def _below(schema: Schema, part: str | int) -> Iterator[Schema]:
+    if isinstance(part, str):
+        yield from _properties(schema, part)
+    elif "items" in schema:
+        yield schema["items"]
 
 
 def _properties(schema: Schema, name: str) -> Iterator[Schema]:

@@ -19,6 +19,7 @@ from proxy.policy.schema.types import (
     Count,
     Duration,
     HeaderName,
+    HeaderText,
     Label,
     Maybe,
     Number,
@@ -53,7 +54,7 @@ class NamedValue(Section):
 
 
 HeaderValue = Annotated[
-    Annotated[Text, Tag(SCALAR)] | Annotated[NamedValue, Tag(MAPPING)], Discriminator(mapping_or_scalar)
+    Annotated[HeaderText, Tag(SCALAR)] | Annotated[NamedValue, Tag(MAPPING)], Discriminator(mapping_or_scalar)
 ]
 
 

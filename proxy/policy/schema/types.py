@@ -181,6 +181,13 @@ def _text(value: object) -> str:
     return value
 
 
+def _header_text(value: object) -> str:
+    text = _text(value)
+    if not text.isascii() or text != text.strip():
+        raise expected("ASCII text without space around it, as headers have")
+    return text
+
+
 def _matching(pattern: str, what: str) -> Callable[[object], str]:
     compiled = re.compile(pattern)
 
@@ -197,7 +204,6 @@ LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 HEADER = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
-Seconds = Duration
 PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
 Version = Annotated[Literal[1], BeforeValidator(_version)]
 Count = Annotated[int, Field(ge=0), BeforeValidator(_count(0))]
@@ -207,11 +213,10 @@ Weight = Annotated[float, Field(gt=0), BeforeValidator(_weight)]
 Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_ratio)]
 Status = Annotated[int, Field(ge=200, le=599), BeforeValidator(_status)]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
+HeaderText = Annotated[str, Field(min_length=1), BeforeValidator(_header_text)]
 ProviderName = Annotated[
     str,
-    BeforeValidator(
-        _matching(PROVIDER_NAME, "a name of a-z, 0-9 and -, a letter first, and not v1 or sponson")
-    ),
+    BeforeValidator(_matching(PROVIDER_NAME, "a name of a-z, 0-9 and -, a letter first, and not v1 or sponson")),
     WithJsonSchema({"type": "string", "pattern": PROVIDER_NAME}),
 ]
 Label = Annotated[
@@ -280,16 +285,11 @@ SCALAR, MAPPING, LIST = "<scalar>", "<mapping>", "<list>"
 """Names of alternatives: they appear in pydantic's locations, and in no policy path."""
 
 
-def shape(value: object) -> str:
-    """Which alternative a value has the form of."""
-    return MAPPING if isinstance(value, dict) else LIST if isinstance(value, list) else SCALAR
-
-
 def mapping_or_scalar(value: object) -> str:
-    """As `shape`, where there is no list among the alternatives."""
+    """Which alternative a value has the form of, where there is no list among them."""
     return MAPPING if isinstance(value, dict) else SCALAR
 
 
 def list_or_scalar(value: object) -> str:
-    """As `shape`, where there is no mapping among the alternatives."""
+    """Which alternative a value has the form of, where there is no mapping among them."""
     return LIST if isinstance(value, list) else SCALAR

@@ -14,9 +14,7 @@ def test_the_smallest_policy() -> None:
     assert policy.limits.concurrency is None
 
 
-@pytest.mark.parametrize(
-    "value", [{}, {"version": 1}, {"version": 1, "providers": {}}, {"providers": PROVIDERS}]
-)
+@pytest.mark.parametrize("value", [{}, {"version": 1}, {"version": 1, "providers": {}}, {"providers": PROVIDERS}])
 def test_what_every_policy_has(value: object) -> None:
     with pytest.raises(ValidationError):
         Policy.model_validate(value)

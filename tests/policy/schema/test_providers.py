@@ -22,9 +22,7 @@ def test_the_documented_surface() -> None:
                 "adaptive": {"decrease": 0.8, "min": 1},
                 "count": {"cached_input": 1, "reserve_output": True},
             },
-            "models": {
-                "m": {"limits": {"tpm": 5}, "context_tokens": 128000, "price": {"input": 3, "output": 15}}
-            },
+            "models": {"m": {"limits": {"tpm": 5}, "context_tokens": 128000, "price": {"input": 3, "output": 15}}},
             "timeouts": {"answer": {"p95": 1.5, "plus": "5s"}},
             "queue_metric": {"url": "http://vllm:8000/metrics", "name": "vllm:num_requests_waiting"},
         }

@@ -67,6 +67,7 @@ def test_what_fits(kind: Any, values: list[object]) -> None:
             ],
         ),
         (types.Text, ["", " ", "a\nb", "\x00", 5]),
+        (types.HeaderText, ["é", " a", "a\tb", ""]),
         (types.Json, [float("inf"), {"a": [float("nan")]}, 2**64]),
         (types.Duration, ["5", 5, "-1s", "9000h", None]),
         (types.PositiveDuration, ["0s"]),
