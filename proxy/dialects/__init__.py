@@ -1,0 +1,20 @@
+"""Vocabulary of the wire: where model, stream, usage and errors stand in each provider's format.
+
+    lookup       which operation a path is; a dialect by its name in the policy
+    base         `Operation`, the `Dialect` protocol
+    openai       chat, completions, embeddings, responses and their relatives
+    anthropic    messages
+    opaque       anything else: nothing is understood, everything passes
+    stream       `StreamScanner`: what an event stream has shown so far
+    sse          the grammar of event streams
+    usage        token counts out of usage objects
+    errors       what an error object stands for
+    retry_after  how long a provider asks us to wait, in all its spellings
+    splice       changing fields of a JSON body without touching its other bytes
+    wording      the sentences of answers that the proxy makes itself
+
+Pure and synchronous: bytes and documents come in, values go out. May import the standard library, orjson,
+`proxy.exchange` and `proxy.outcome`; knows no room.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,54 @@
+"""Owns the reading of usage objects. Numbers that are no counts are read as nothing, never as an error."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from proxy.exchange import Usage
+
+_OPENAI: Final = frozenset({"prompt_tokens", "input_tokens", "completion_tokens", "output_tokens", "total_tokens"})
+_ANTHROPIC: Final = frozenset(
+    {"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"}
+)
+_TOO_MANY: Final = 1 << 53
+
+
+def openai_usage(usage: Any) -> Usage | None:
+    """Returns the tokens of a `usage` object of chat, completions, embeddings or responses, or None."""
+    if not isinstance(usage, dict) or _OPENAI.isdisjoint(usage):
+        return None
+    output = _count(usage.get("completion_tokens")) or _count(usage.get("output_tokens"))
+    total = max(_count(usage.get("total_tokens")) - output, 0)
+    given = _count(usage.get("prompt_tokens")) or _count(usage.get("input_tokens")) or total
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    return Usage(given, output, cached)
+
+
+def anthropic_usage(usage: Any) -> Usage | None:
+    """Returns the tokens of a messages `usage` object; None when it has none.
+
+    Its `input_tokens` leaves out what was read from and written to the cache; `Usage.input` is all of it.
+    """
+    if not isinstance(usage, dict) or _ANTHROPIC.isdisjoint(usage):
+        return None
+    cached = _count(usage.get("cache_read_input_tokens"))
+    written = _count(usage.get("cache_creation_input_tokens"))
+    return Usage(_count(usage.get("input_tokens")) + cached + written, _count(usage.get("output_tokens")), cached)
+
+
+def later_usage(before: Usage | None, after: Usage) -> Usage:
+    """Returns what a stream has used by now: reports are cumulative, maybe partial: the greatest counts."""
+    if before is None:
+        return after
+    return Usage(
+        max(before.input, after.input),
+        max(before.output, after.output),
+        max(before.cached_input, after.cached_input),
+    )
+
+
+def _count(value: Any) -> int:
+    if type(value) is int or type(value) is float:
+        return int(value) if 0 < value < _TOO_MANY else 0
+    return 0
