@@ -34,21 +34,28 @@ def with_model(body: bytes, model: str, document: Mapping[str, Any]) -> bytes:
 
 
 def with_fields(body: bytes, document: Mapping[str, Any], fields: Mapping[str, Any]) -> bytes:
-    """Returns the body with these top-level fields: old ones replaced (repeated ones all), new ones added."""
+    """Returns the body with these top-level fields: old ones replaced (repeated ones all), new ones added.
+
+    `document` shows that the body is an object. It may be older than the body, as between two changes in a row:
+    what the body has is read from its bytes.
+    """
     if not fields:
         return body
-    encoded = {name: _encoded(value) for name, value in fields.items()}
+    missing = {name: _encoded(value) for name, value in fields.items()}
+    encoded = dict(missing)
     pieces: list[bytes] = []
     copied = 0
     for name, start, end in _members(body):
         value = encoded.get(name)
         if value is not None:
+            missing.pop(name, None)
             pieces += (body[copied:start], value)
             copied = end
-    added = [_encoded(name) + b":" + value for name, value in encoded.items() if name not in document]
-    if added:
+    if missing:
         brace = body.rindex(b"}")
-        pieces += (body[copied:brace], b"," if document else b"", b",".join(added))
+        comma = b"" if body[:brace].rstrip().endswith(b"{") else b","
+        added = b",".join(_encoded(name) + b":" + value for name, value in missing.items())
+        pieces += (body[copied:brace], comma, added)
         copied = brace
     pieces.append(body[copied:])
     return b"".join(pieces)

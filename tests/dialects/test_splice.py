@@ -97,6 +97,14 @@ def test_models(body: bytes, changed: bytes) -> None:
     assert with_model(body, "b", orjson.loads(body)) == changed
 
 
+@pytest.mark.parametrize("body", [b"{}", b" { } ", b'{"a":1}', b'{"a":{}}', b'{"model":"x"}'])
+def test_changes_in_a_row_need_one_reading(body: bytes) -> None:
+    document = orjson.loads(body)
+    changed = with_fields(with_model(body, "b", document), document, {"model": "c", "n": 1})
+    assert changed.count(b'"model"') == 1
+    assert orjson.loads(changed) == document | {"model": "c", "n": 1}
+
+
 def test_a_model_cannot_leave_its_quotes() -> None:
     body = b'{"model":"a"}'
     assert orjson.loads(with_model(body, 'b","x":"', {"model": "a"})) == {"model": 'b","x":"'}
