@@ -7,9 +7,12 @@
 | fallback | which tier next, given the outcome |
 | retry | again or not, after how long; the retry budget; Retry-After in all its forms |
 | breaker | closed / open / half-open |
+| verdict, ticket, cooldown | what an end says of a target; one call's leave; how long open lasts |
 | admission | who waits, who goes next, who is refused: permits and keys taken together |
+| queues, places | where calls wait, and the counted limits that bind them |
 | shares | apportionment of fleet-wide limits |
 | keys | weighted choice, rest after 429, parking after 401 |
+| joining | which path a provider is asked for |
 | window | rolling counts |
 
 Settings classes stand next to the code that uses them and hold the policy's defaults, once.

@@ -2,6 +2,7 @@
 
 Owns the state of one target (or provider). Every call holds a `Ticket` that ends exactly once. A ticket of an older
 generation changes nothing. In half-open a ticket is a probe: a lease that its own deadline ends if nothing else does.
+Time is taken note of at every use, and by one ticker for the whole process.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proxy.decisions.window import Entry, ResultWindow
-from proxy.outcome import Outcome, OutcomeKind
+from proxy.decisions.cooldown import Cooldown
+from proxy.decisions.ticket import Ticket
+from proxy.decisions.verdict import Verdict
+from proxy.decisions.window import ResultWindow
 
 NEUTRAL_PROBES = 3
 LONGEST_EXTENSION_SECONDS = 300.0
-JITTER_SPAN = 0.2
+"""How far a provider's Retry-After may lengthen the open state: one absurd answer must not end all calls for a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,50 +51,6 @@ class BreakerState(StrEnum):
     HALF_OPEN = "half_open"
 
 
-class Verdict(StrEnum):
-    """What the end of a call says about the target."""
-
-    SUCCESS = "success"
-    HEALTHY = "healthy"
-    """The server lives, but the call says nothing about its success (other 4xx): outside the ratio."""
-    FAILURE = "failure"
-    REJECTED = "rejected"
-    """429: neutral, but it fails a probe."""
-    NEUTRAL = "neutral"
-    NOT_RECORDED = "not_recorded"
-    """Refused locally: a probe's place goes back without verdict."""
-
-
-_VERDICTS: dict[OutcomeKind, Verdict] = {
-    OutcomeKind.OK: Verdict.SUCCESS,
-    OutcomeKind.CALLER_ERROR: Verdict.HEALTHY,
-    OutcomeKind.RATE_LIMITED: Verdict.REJECTED,
-    OutcomeKind.CREDENTIAL_REJECTED: Verdict.NEUTRAL,
-    OutcomeKind.UPSTREAM_ERROR: Verdict.FAILURE,
-    OutcomeKind.ERROR_IN_ANSWER: Verdict.FAILURE,
-    OutcomeKind.UNREACHABLE: Verdict.FAILURE,
-    OutcomeKind.CONNECT_TIMEOUT: Verdict.FAILURE,
-    OutcomeKind.DISCONNECTED: Verdict.FAILURE,
-    OutcomeKind.BAD_ANSWER: Verdict.FAILURE,
-    OutcomeKind.FIRST_BYTE_TIMEOUT: Verdict.FAILURE,
-    OutcomeKind.ANSWER_TIMEOUT: Verdict.FAILURE,
-    OutcomeKind.IDLE_TIMEOUT: Verdict.FAILURE,
-    OutcomeKind.STREAM_BROKEN: Verdict.FAILURE,
-    OutcomeKind.STREAM_TIMEOUT: Verdict.NEUTRAL,
-    OutcomeKind.TOTAL_TIMEOUT: Verdict.NEUTRAL,
-    OutcomeKind.CLIENT_LEFT: Verdict.NEUTRAL,
-    OutcomeKind.DRAINED: Verdict.NEUTRAL,
-    OutcomeKind.REFUSED: Verdict.NOT_RECORDED,
-    OutcomeKind.ANSWERED: Verdict.NOT_RECORDED,
-    OutcomeKind.BUG: Verdict.NOT_RECORDED,
-}
-
-
-def verdict_of(outcome: Outcome) -> Verdict:
-    """Judges an outcome by the table of `semantics.md` §1 (slow calls are judged by their ticket)."""
-    return _VERDICTS[outcome.kind]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerChange:
     """One transition, and why: failure_ratio, consecutive, slow, probe_failed, probe_neutral, probes_ok, waited."""
@@ -116,59 +75,14 @@ class BreakerStatistics:
     generation: int
 
 
-class Ticket:
-    """One call's leave to go; a probe when the breaker is half-open. Ends once; later ends change nothing."""
-
-    __slots__ = ("_breaker", "_entry", "content", "ended", "generation", "probe", "started_at", "stream")
-
-    def __init__(self, breaker: Breaker, generation: int, *, probe: bool, stream: bool) -> None:
-        self._breaker = breaker
-        self._entry: Entry | None = None
-        self.generation = generation
-        self.probe = probe
-        self.stream = stream
-        self.started_at = 0.0
-        self.content = False
-        self.ended = False
-
-    def on_wire(self, now: float) -> None:
-        """The call uses the network from now on: slow calls and a probe's deadline count from here."""
-        self.started_at = now
-        if self.stream and not self.ended:
-            self._breaker.watch(self)
-
-    def first_content(self, now: float) -> None:
-        """The first content came: the call is not slow any more, and a streaming probe has succeeded."""
-        self.content = True
-        if self.probe and self.stream:
-            self.end(Verdict.SUCCESS, now)
-
-    def end(self, verdict: Verdict, now: float, *, retry_after: float | None = None) -> None:
-        """The call has ended with this verdict; `retry_after` (seconds) may lengthen the open state it causes."""
-        if not self.ended:
-            self.ended = True
-            self._breaker.settle(self, verdict, now, retry_after=retry_after)
-
-    def became_slow(self, entry: Entry) -> None:
-        """The breaker has counted this call as slow, as `entry` of its window."""
-        self._entry = entry
-
-    @property
-    def slow_entry(self) -> Entry | None:
-        """The window's entry that counts this call as slow already."""
-        return self._entry
-
-
 class Breaker:
     """The breaker of one target. `jitter()` gives 0-1; `first_byte` seconds bound a probe."""
 
     __slots__ = (
         "_changed_at",
         "_consecutive",
-        "_exponent",
+        "_cooldown",
         "_first_byte",
-        "_jitter",
-        "_last_open",
         "_neutral",
         "_on_change",
         "_open_until",
@@ -190,15 +104,15 @@ class Breaker:
         jitter: Callable[[], float],
         on_change: Callable[[BreakerChange], None] = lambda change: None,
     ) -> None:
-        self._jitter = jitter
         self._on_change = on_change
         self.state = BreakerState.CLOSED
         self.generation = 0
+        self._cooldown = Cooldown(jitter)
         self._window = ResultWindow(calls=settings.window_calls, seconds=settings.window_seconds)
         self._running: deque[Ticket] = deque()
         self._probes: list[Ticket] = []
-        self._consecutive = self._exponent = self._successes = self._neutral = 0
-        self._open_until = self._last_open = self._changed_at = 0.0
+        self._consecutive = self._successes = self._neutral = 0
+        self._open_until = self._changed_at = 0.0
         self.reconfigure(settings, first_byte=first_byte)
 
     def reconfigure(self, settings: BreakerSettings, *, first_byte: float) -> None:
@@ -237,8 +151,7 @@ class Breaker:
         while running and (running[0].ended or running[0].started_at + self._slow_after <= now):
             self._count_slow(running.popleft(), now)
         if self.state is BreakerState.HALF_OPEN:
-            for probe in [p for p in self._probes if p.started_at and p.started_at + self._first_byte <= now]:
-                probe.end(Verdict.FAILURE, now)
+            self._tick_probes(now)
         elif self.state is BreakerState.OPEN and now >= self._open_until:
             self._move(BreakerState.HALF_OPEN, "waited", now)
 
@@ -248,18 +161,21 @@ class Breaker:
 
     def settle(self, ticket: Ticket, verdict: Verdict, now: float, *, retry_after: float | None) -> None:
         """Takes the end of a call; only `Ticket.end` calls this, once."""
-        if verdict is Verdict.NEUTRAL and self._hung(ticket, now):
-            verdict = Verdict.FAILURE
         if ticket.generation != self.generation:
             return
+        if verdict is Verdict.GIVEN_UP:
+            verdict = Verdict.FAILURE if self._hung(ticket, now) else Verdict.NEUTRAL
         if ticket.probe:
             self._settle_probe(ticket, verdict, now, retry_after)
         elif verdict is Verdict.FAILURE:
             self._failed(ticket, now, retry_after)
-        elif verdict is Verdict.SUCCESS or verdict is Verdict.HEALTHY:
+        elif verdict is Verdict.SUCCESS:
             self._consecutive = 0
-            if verdict is Verdict.SUCCESS and ticket.slow_entry is None:
+            if ticket.slow_entry is None:
                 self._window.add(now, failed=False)
+                self._judge(now, retry_after=None)
+        elif verdict is Verdict.HEALTHY:
+            self._consecutive = 0
 
     def statistics(self, now: float) -> BreakerStatistics:
         """Returns a snapshot that is true at `now`."""
@@ -277,33 +193,43 @@ class Breaker:
         )
 
     def _hung(self, ticket: Ticket, now: float) -> bool:
-        """Whether a call that its client gave up was slow already: else a hung provider stays invisible."""
+        """Whether a call that its caller gave up was slow already: else a hung provider stays invisible."""
         return bool(ticket.stream and ticket.started_at and not ticket.content) and (
             now - ticket.started_at >= self._slow_after
         )
 
     def _failed(self, ticket: Ticket, now: float, retry_after: float | None) -> None:
-        if ticket.slow_entry is not None:
-            self._window.fail(ticket.slow_entry, now)
-        else:
-            self._window.add(now, failed=True)
         self._consecutive += 1
-        settings = self.settings
-        if settings.consecutive and self._consecutive >= settings.consecutive:
-            self._open("consecutive", now, retry_after=retry_after)
-        elif self._over(self._window.failures, settings.failure_ratio):
-            self._open("failure_ratio", now, retry_after=retry_after)
+        if ticket.slow_entry is None or not self._window.fail(ticket.slow_entry, now):
+            self._window.add(now, failed=True)
+        self._judge(now, retry_after=retry_after)
 
     def _count_slow(self, ticket: Ticket, now: float) -> None:
         if ticket.ended or ticket.content or ticket.probe or ticket.generation != self.generation:
             return
-        ticket.became_slow(self._window.add(now, failed=False, slow=True))
-        if self._over(self._window.slow, self.settings.slow_ratio):
-            self._open("slow", now, retry_after=None)
+        ticket.slow_entry = self._window.add(now, failed=False, slow=True)
+        self._judge(now, retry_after=None)
 
-    def _over(self, count: int, ratio: float) -> bool:
-        calls = len(self._window)
-        return calls >= self.settings.min_calls and count > ratio * calls
+    def _judge(self, now: float, *, retry_after: float | None) -> None:
+        """Opens when one of the three rules holds; asked after every result."""
+        settings, window = self.settings, self._window
+        if settings.consecutive and self._consecutive >= settings.consecutive:
+            self._open("consecutive", now, retry_after=retry_after)
+        elif (calls := len(window)) >= settings.min_calls:
+            if window.failures > settings.failure_ratio * calls:
+                self._open("failure_ratio", now, retry_after=retry_after)
+            elif window.slow > settings.slow_ratio * calls:
+                self._open("slow", now, retry_after=retry_after)
+
+    def _tick_probes(self, now: float) -> None:
+        if self._successes >= self.settings.probes:
+            self._move(BreakerState.CLOSED, "probes_ok", now)
+            return
+        for probe in self._probes:
+            if probe.started_at and probe.started_at + self._first_byte <= now:
+                probe.ended = True
+                self._settle_probe(probe, Verdict.FAILURE, now, None)
+                return
 
     def _settle_probe(self, ticket: Ticket, verdict: Verdict, now: float, retry_after: float | None) -> None:
         self._probes.remove(ticket)
@@ -313,20 +239,16 @@ class Breaker:
                 self._move(BreakerState.CLOSED, "probes_ok", now)
         elif verdict is Verdict.FAILURE or verdict is Verdict.REJECTED:
             self._open("probe_failed", now, retry_after=retry_after)
-        elif verdict is Verdict.NEUTRAL:
+        elif verdict is Verdict.NEUTRAL and ticket.started_at:
             self._neutral += 1
             if self._neutral >= NEUTRAL_PROBES:
-                self._exponent = max(0, self._exponent - 1)
                 self._open("probe_neutral", now, retry_after=None)
 
     def _open(self, why: str, now: float, *, retry_after: float | None) -> None:
-        settings = self.settings
-        if self.state is BreakerState.CLOSED and self._last_open:
-            self._exponent = max(0, self._exponent - int((now - self._changed_at) / (2 * self._last_open)))
-        seconds = settings.open_first * 2.0 ** min(self._exponent, 30) * (1.0 + JITTER_SPAN * self._jitter())
-        seconds = min(max(seconds, settings.open_first), settings.open_cap)
-        self._last_open = seconds
-        self._exponent += 1
+        first, cap = self.settings.open_first, self.settings.open_cap
+        if self.state is BreakerState.CLOSED:
+            self._cooldown.healthy(now - self._changed_at)
+        seconds = self._cooldown.same(first, cap) if why == "probe_neutral" else self._cooldown.longer(first, cap)
         if retry_after is not None:
             seconds = max(seconds, min(retry_after, LONGEST_EXTENSION_SECONDS))
         self._open_until = now + seconds

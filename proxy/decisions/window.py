@@ -8,12 +8,13 @@ from collections import deque
 class Entry:
     """One call in the window; its end may turn it into a failure later, without counting it again."""
 
-    __slots__ = ("at", "failed", "slow")
+    __slots__ = ("at", "failed", "slow", "stands")
 
     def __init__(self, at: float, *, failed: bool, slow: bool) -> None:
         self.at = at
         self.failed = failed
         self.slow = slow
+        self.stands = True
 
 
 class ResultWindow:
@@ -43,12 +44,13 @@ class ResultWindow:
         self.expire(now)
         return entry
 
-    def fail(self, entry: Entry, now: float) -> None:
-        """Turns a recorded result into a failure, if it still stands in the window."""
+    def fail(self, entry: Entry, now: float) -> bool:
+        """Turns a recorded result into a failure; returns False when it stands in the window no more."""
         self.expire(now)
-        if not entry.failed and self._entries and entry.at >= self._entries[0].at:
+        if entry.stands and not entry.failed:
             entry.failed = True
             self.failures += 1
+        return entry.stands
 
     def expire(self, now: float) -> None:
         """Drops what is older than the window, and the oldest above its size."""
@@ -58,10 +60,12 @@ class ResultWindow:
             gone = entries.popleft()
             self.failures -= gone.failed
             self.slow -= gone.slow
-            gone.failed = True
+            gone.stands = False
 
     def clear(self) -> None:
         """Forgets everything."""
+        for entry in self._entries:
+            entry.stands = False
         self._entries.clear()
         self.failures = self.slow = 0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from proxy.decisions.admission import QueueSettings
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
 from proxy.decisions.deadline import TimeoutSettings
+from proxy.decisions.queues import QueueSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.decisions.shares import FleetSettings
 from proxy.policy.problem import Path

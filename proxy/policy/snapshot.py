@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.decisions.admission import QueueSettings
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
 from proxy.decisions.deadline import TimeoutSettings
+from proxy.decisions.queues import QueueSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.decisions.shares import FleetSettings
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from proxy.clock import Clock
-from proxy.decisions.admission import Line, Room
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.places import Places
+from proxy.decisions.queues import Line, Room
 from proxy.observer import Reading
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.reload import PolicyState

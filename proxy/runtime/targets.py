@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from proxy.clock import Clock
-from proxy.decisions.admission import Admission, Line, Refusal, Room
+from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Key, KeyRing
 from proxy.decisions.places import Places
+from proxy.decisions.queues import Line, Refusal, Room
 from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.decisions.shares import FleetSettings, share_of
 from proxy.exchange import Credential, PhaseLimits

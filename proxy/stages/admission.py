@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from proxy.clock import Clock
-from proxy.decisions.admission import Admission, Ask, Line, Permit, Refusal, Waiter
+from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Lack
+from proxy.decisions.queues import Ask, Line, Permit, Refusal, Waiter
 from proxy.exchange import Exchange
 from proxy.observer import Waited
 from proxy.outcome import Outcome, OutcomeKind, refused

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxy.clock import Clock
-from proxy.decisions.breaker import Breaker, Verdict, verdict_of
+from proxy.decisions.breaker import Breaker
+from proxy.decisions.verdict import Verdict, verdict_of
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
 from proxy.stage import CallNext
@@ -26,13 +27,11 @@ class BreakerStage:
         if ticket is None:
             return refused(Reason.BREAKER_OPEN, retry_after=self._breaker.retry_after(now))
         exchange.progress = ticket
-        verdict, retry_after = Verdict.NEUTRAL, None
+        verdict, retry_after = Verdict.GIVEN_UP, None
         try:
             outcome = await call_next(exchange)
             verdict, retry_after = verdict_of(outcome), outcome.retry_after
             return outcome
         finally:
             exchange.progress = None
-            if verdict is Verdict.NEUTRAL and not ticket.started_at:
-                verdict = Verdict.NOT_RECORDED
             ticket.end(verdict, clock.now(), retry_after=retry_after)

@@ -81,10 +81,20 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
     {
         ("proxy.decisions.admission", "proxy.decisions.adaptive"),
         ("proxy.decisions.admission", "proxy.decisions.keys"),
+        ("proxy.decisions.admission", "proxy.decisions.queues"),
         ("proxy.decisions.admission", "proxy.decisions.quota"),
         ("proxy.decisions.admission", "proxy.decisions.shares"),
+        ("proxy.decisions.breaker", "proxy.decisions.cooldown"),
+        ("proxy.decisions.breaker", "proxy.decisions.ticket"),
+        ("proxy.decisions.breaker", "proxy.decisions.verdict"),
         ("proxy.decisions.breaker", "proxy.decisions.window"),
+        ("proxy.decisions.keys", "proxy.decisions.places"),
+        ("proxy.decisions.queues", "proxy.decisions.deadline"),
+        ("proxy.decisions.queues", "proxy.decisions.keys"),
+        ("proxy.decisions.queues", "proxy.decisions.places"),
         ("proxy.decisions.retry", "proxy.decisions.window"),
+        ("proxy.decisions.ticket", "proxy.decisions.verdict"),
+        ("proxy.decisions.ticket", "proxy.decisions.window"),
     }
 )
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.config import JsonDict
 
-from proxy.decisions.admission import QueueSettings
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.deadline import TimeoutSettings
+from proxy.decisions.queues import QueueSettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, Mode
 from proxy.policy.schema.types import (
