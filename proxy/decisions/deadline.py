@@ -33,14 +33,15 @@ class WaitLimits:
     quota_wait: float
 
 
-def phase_limits(timeouts: TimeoutSettings, **tier: float | None) -> PhaseLimits:
-    """Returns a tier's limits; `tier` may override `first_byte`, `answer` and `idle` (None: the provider's)."""
-    known = {name: value for name, value in tier.items() if value is not None}
+def phase_limits(
+    timeouts: TimeoutSettings, *, first_byte: float | None, answer: float | None, idle: float | None
+) -> PhaseLimits:
+    """Returns a tier's limits: its own, else (None) the provider's."""
     return PhaseLimits(
         connect=timeouts.connect,
-        first_byte=known.get("first_byte", timeouts.first_byte),
-        answer=known.get("answer", timeouts.answer),
-        idle=known.get("idle", timeouts.idle),
+        first_byte=_first(first_byte, timeouts.first_byte),
+        answer=_first(answer, timeouts.answer),
+        idle=_first(idle, timeouts.idle),
         stream=timeouts.stream,
     )
 

@@ -37,8 +37,8 @@ def moves_on(outcome: Outcome, *, own_key: bool, repeatable: bool, resendable: b
 def better(best: Outcome | None, last: Outcome) -> Outcome:
     """Of two failed tiers, returns the outcome to answer with.
 
-    The last answer that a provider gave; where none gave any, the first tier's own reason (`policy.md` rule 9).
+    The last answer that a provider gave; where none gave any, the first tier's own reason (`policy.md` rule 9). What a
+    provider says of one of our keys is not for the caller: it counts as no answer.
     """
-    if best is None or last.answer is not None:
-        return last
-    return best
+    tells = last.answer is not None and last.kind is not OutcomeKind.CREDENTIAL_REJECTED
+    return last if best is None or tells else best

@@ -121,8 +121,14 @@ class KeyRing:
         times = [max(key.rests_until, now) for key in self.keys if not key.parked and key.credential is not None]
         return min(times) if times else None
 
-    def judge(self, key: Key, outcome: Outcome, now: float) -> None:
-        """Draws the consequences of an attempt's end for its key: a rest, or parking, or nothing."""
+    def judge(self, key: Key, outcome: Outcome, now: float, *, used: Credential | None) -> None:
+        """Draws the consequences of an attempt's end for its key: a rest, or parking, or nothing.
+
+        `used` is the credential that the attempt was sent with: what a provider says of an old secret is not held
+        against the one that has replaced it meanwhile.
+        """
+        if key.credential is None or used is None or key.credential.header != used.header:
+            return
         if outcome.kind is OutcomeKind.RATE_LIMITED:
             seconds = self.rest_seconds if outcome.retry_after is None else outcome.retry_after
             until = now + min(seconds, LONGEST_REST_SECONDS)

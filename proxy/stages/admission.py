@@ -55,7 +55,7 @@ class AdmissionStage:
             outcome = await call_next(exchange)
             ring = self._line.ring
             if key is not None and ring is not None and outcome.kind is not OutcomeKind.OK:
-                ring.judge(key, outcome, self._clock.now())
+                ring.judge(key, outcome, self._clock.now(), used=exchange.credential)
             return outcome
         finally:
             exchange.credential = None

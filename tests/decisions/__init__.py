@@ -1,0 +1,1 @@
+"""Tests of the decision cores: from the design, without time, tasks or sockets."""

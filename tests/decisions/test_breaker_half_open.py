@@ -1,0 +1,166 @@
+"""Half-open: probes are leases that end once, by one of five ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.decisions.breaker import BreakerSettings
+from proxy.decisions.verdict import Verdict, verdict_of
+from proxy.outcome import Outcome
+from tests.decisions.target import (
+    CLOSED,
+    FAILED,
+    GOOD,
+    HALF_OPEN,
+    KEY,
+    LEFT,
+    LIMITED,
+    LOCAL,
+    OPEN,
+    OTHER_4XX,
+    K,
+    Target,
+)
+
+
+def test_at_most_so_many_probes_are_in_flight() -> None:
+    target = Target()
+    target.half_open()
+    probes = [target.start() for _ in range(3)]
+    assert all(probe.probe for probe in probes)
+    assert target.refuses()
+    assert target.breaker.retry_after(target.now) >= 1.0
+
+
+def test_probes_that_all_succeed_close_it() -> None:
+    target = Target()
+    target.half_open()
+    target.call(GOOD, 2)
+    assert target.state is HALF_OPEN
+    target.call(GOOD)
+    assert target.state is CLOSED
+    assert target.whys[-1] == "probes_ok"
+
+
+def test_a_caller_error_shows_that_the_server_lives() -> None:
+    target = Target(BreakerSettings(probes=1))
+    target.half_open()
+    target.call(OTHER_4XX)
+    assert target.state is CLOSED
+
+
+@pytest.mark.parametrize("outcome", [FAILED, LIMITED, Outcome(K.STREAM_BROKEN, status=200)], ids=repr)
+def test_the_first_failing_probe_opens_it_again(outcome: Outcome) -> None:
+    target = Target()
+    target.half_open()
+    target.call(GOOD, 2)
+    target.call(outcome)
+    assert target.state is OPEN
+    assert target.whys[-1] == "probe_failed"
+
+
+def test_a_streaming_probe_succeeds_with_its_first_content() -> None:
+    target = Target(BreakerSettings(probes=1))
+    target.half_open()
+    probe = target.start(stream=True)
+    probe.first_content(target.now)
+    assert target.state is CLOSED
+    probe.end(Verdict.FAILURE, target.now)
+    assert target.breaker.statistics(target.now).failures == 0
+
+
+def test_a_429_with_retry_after_keeps_a_half_open_breaker_open_as_long_as_told() -> None:
+    target = Target()
+    target.half_open()
+    target.call(Outcome(K.RATE_LIMITED, status=429, retry_after=200.0))
+    assert target.breaker.retry_after(target.now) == 200.0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_probe_that_says_nothing_fails_at_its_deadline(stream: bool) -> None:
+    target = Target()
+    target.half_open()
+    probe = target.start(stream=stream)
+    target.passes(29.9)
+    assert target.state is HALF_OPEN
+    target.passes(0.1)
+    assert target.state is OPEN
+    assert probe.ended
+    assert target.breaker.statistics(target.now).probes_running == 0
+
+
+def test_a_success_after_the_deadline_does_not_count_where_no_ticker_ran() -> None:
+    target = Target(BreakerSettings(probes=1))
+    target.half_open()
+    probe = target.start()
+    target.now += 31.0
+    probe.end(Verdict.SUCCESS, target.now)
+    assert target.state is OPEN
+
+
+def test_content_after_the_deadline_does_not_count_either() -> None:
+    target = Target(BreakerSettings(probes=1))
+    target.half_open()
+    probe = target.start(stream=True)
+    target.now += 31.0
+    probe.first_content(target.now)
+    assert target.state is OPEN
+
+
+def test_waiting_for_a_permit_does_not_use_a_probes_time_up() -> None:
+    target = Target()
+    target.half_open()
+    probe = target.breaker.acquire(target.now, stream=True)
+    assert probe is not None
+    target.passes(40.0)
+    probe.on_wire(target.now)
+    target.passes(29.0)
+    assert target.state is HALF_OPEN
+
+
+def test_a_locally_refused_probe_gives_its_place_back_without_verdict() -> None:
+    target = Target(BreakerSettings(probes=1))
+    target.half_open()
+    for _ in range(50):
+        probe = target.breaker.acquire(target.now, stream=True)
+        assert probe is not None
+        probe.end(verdict_of(LOCAL), target.now)
+    assert target.state is HALF_OPEN
+
+
+def test_a_probe_whose_caller_leaves_the_queue_gives_its_place_back_without_verdict() -> None:
+    target = Target(BreakerSettings(probes=1))
+    target.half_open()
+    for _ in range(50):
+        probe = target.breaker.acquire(target.now, stream=True)
+        assert probe is not None
+        probe.end(verdict_of(LEFT), target.now)
+    assert target.state is HALF_OPEN
+
+
+@pytest.mark.parametrize("outcome", [LEFT, KEY], ids=repr)
+def test_three_neutral_probes_open_it_again_for_as_long_as_before(outcome: Outcome) -> None:
+    target = Target()
+    target.half_open()
+    target.call(outcome, 2)
+    assert target.state is HALF_OPEN
+    target.call(outcome)
+    assert target.whys[-1] == "probe_neutral"
+    assert [change.open_seconds for change in target.changes if change.new is OPEN] == [30.0, 30.0]
+
+
+def test_an_idle_half_open_breaker_waits_for_its_next_call() -> None:
+    target = Target()
+    target.half_open()
+    target.passes(6 * 86400.0)
+    assert target.state is HALF_OPEN
+    target.call(GOOD, 3)
+    assert target.state is CLOSED
+
+
+def test_time_alone_moves_open_to_half_open() -> None:
+    target = Target()
+    target.call(FAILED, 10)
+    target.passes(30.0)
+    assert target.breaker.state is HALF_OPEN
+    assert target.whys == ["consecutive", "waited"]
