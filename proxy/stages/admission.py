@@ -75,7 +75,7 @@ class AdmissionStage:
             waited = now - waiter.since
             exchange.facts.queued_seconds += waited
             lacking = "key" if waiter.lack is Lack.KEY else "permit"
-            exchange.note(now, Waited(provider=waiter.line.room.name, seconds=waited, lacking=lacking))
+            exchange.note(now, Waited(provider=exchange.facts.provider, seconds=waited, lacking=lacking))
         answer = waiter.permit or waiter.refusal
         assert answer is not None
         return answer

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from proxy.clock import Clock
-from proxy.exchange import Attempt, Exchange, PhaseLimits
+from proxy.exchange import Attempt, CancelCause, Exchange, PhaseLimits
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import Bits
 from proxy.stage import CallNext
@@ -35,12 +37,16 @@ class AttemptStage:
             attempt.key_id = exchange.credential.key_id
         attempt.span_id = self._bits(64) or 1
         attempt.started_at = self._clock.now()
-        attempt.kind = OutcomeKind.CLIENT_LEFT
+        attempt.kind = OutcomeKind.BUG
         exchange.attempt = attempt
         facts.attempts.append(attempt)
         try:
             outcome = await call_next(exchange)
             attempt.kind, attempt.reason = outcome.kind, outcome.reason
             return outcome
+        except asyncio.CancelledError:
+            drained = exchange.cancel_cause is CancelCause.DRAIN
+            attempt.kind = OutcomeKind.DRAINED if drained else OutcomeKind.CLIENT_LEFT
+            raise
         finally:
             attempt.ended_at = self._clock.now()

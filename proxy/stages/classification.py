@@ -47,6 +47,8 @@ class Classification:
                 Reason.BAD_REQUEST,
                 detail="the body must be a JSON object, because this route changes its model or parameters",
             )
+        if (problem := _over(exchange, plan)) is not None:
+            return problem
         exchange.plan = plan
         facts.route = plan.name
         exchange.repeatable = _repeatable(exchange, plan, understood)
@@ -97,10 +99,22 @@ def _json_object(body: bytes) -> dict[str, Any] | None:
 
 def _buffered(exchange: Exchange) -> bool:
     """JSON is read whole before admission; everything else is passed on while it arrives."""
-    kind = exchange.request.fields.get("content-type", "")
+    kind = exchange.request.fields.get("content-type", "").lower()
     if "json" in kind:
         return True
     return exchange.operation is not None and not kind.startswith("multipart/")
+
+
+def _over(exchange: Exchange, plan: RoutePlan) -> Outcome | None:
+    """Holds the body to its own route's limit: until the model was known, the largest candidate's was the bound."""
+    request = exchange.request
+    if request.body is None:
+        assert request.upload is not None
+        request.upload.limit = plan.body_max
+        size = request.upload.length or 0
+    else:
+        size = len(request.body)
+    return _too_large(plan.body_max) if size > plan.body_max else None
 
 
 def _repeatable(exchange: Exchange, plan: RoutePlan, understood: bool) -> bool:

@@ -9,7 +9,7 @@ from proxy.decisions.fallback import better, moves_on
 from proxy.decisions.retry import RetrySettings, attempts_in_all
 from proxy.exchange import Exchange
 from proxy.observer import FellBack, Refused
-from proxy.outcome import Outcome, Reason
+from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.plan import Tier
 
 CALLER_RETRIES = ("x-stainless-retry-count", "x-envoy-attempt-count")
@@ -42,7 +42,7 @@ class FallbackTiers:
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
             outcome = await tier(exchange)
             if not self._next_tier(exchange, tier, outcome):
-                return outcome
+                return better(best, outcome) if _only_late(outcome) else outcome
             self._note(exchange, index, outcome)
             best = better(best, outcome)
         assert best is not None
@@ -68,6 +68,12 @@ class FallbackTiers:
                 now,
                 FellBack(from_tier=tier.number, to_tier=following, after=outcome.kind, reason=outcome.reason),
             )
+
+
+def _only_late(outcome: Outcome) -> bool:
+    """Whether time ran out before this tier could say anything: what an earlier one said tells the caller more."""
+    late = outcome.kind is OutcomeKind.TOTAL_TIMEOUT and not outcome.committed
+    return late and outcome.reason is not Reason.MAYBE_EXECUTED
 
 
 def _caller_retries(stainless: str | None, envoy: str | None) -> int:

@@ -33,7 +33,7 @@ class ObservationStage:
             drained = exchange.cancel_cause is CancelCause.DRAIN
             self._end(exchange, Outcome(OutcomeKind.DRAINED if drained else OutcomeKind.CLIENT_LEFT))
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug in one request must not cost its caller the answer
             _log.exception("request %s met a bug", exchange.facts.request_id)
             outcome = Outcome(OutcomeKind.BUG)
         self._end(exchange, outcome)
@@ -45,10 +45,12 @@ class ObservationStage:
 
     def _end(self, exchange: Exchange, outcome: Outcome) -> None:
         facts = exchange.facts
-        if outcome.kind is not OutcomeKind.CLIENT_LEFT:
-            self._rescue(exchange, outcome)
-        facts.kind = outcome.kind
-        facts.reason = outcome.reason
-        facts.detail = outcome.detail
-        facts.ended_at = self._clock.now()
-        self._observer.ended(exchange)
+        try:
+            if outcome.kind is not OutcomeKind.CLIENT_LEFT:
+                self._rescue(exchange, outcome)
+        finally:
+            facts.kind = outcome.kind
+            facts.reason = outcome.reason
+            facts.detail = outcome.detail
+            facts.ended_at = self._clock.now()
+            self._observer.ended(exchange)

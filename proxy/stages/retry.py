@@ -55,6 +55,7 @@ class RetryStage:
                 return outcome if before is None else _spent(before)
             if outcome.committed or outcome.kind is OutcomeKind.OK:
                 return outcome
+            self._keep_answer(exchange, before, outcome)
             again = self._decide(exchange, outcome, calls=calls, allowed=allowed, choices=choices)
             if isinstance(again, Enough):
                 exchange.attempts_left -= calls
@@ -87,6 +88,15 @@ class RetryStage:
         if isinstance(again, Again) and not again.other_key and not self._budget.take(now):
             return Enough(spent=True)
         return again
+
+    @staticmethod
+    def _keep_answer(exchange: Exchange, before: Outcome | None, outcome: Outcome) -> None:
+        """Keeps what the provider said last: an attempt that brought no answer at all does not undo it."""
+        if before is None or before.answer is None or outcome.answer is not None:
+            return
+        ours = before.key_fault and before.kind is OutcomeKind.CREDENTIAL_REJECTED
+        if not ours and (exchange.repeatable or not outcome.maybe_executed):
+            outcome.answer = before.answer
 
     async def _pause(self, exchange: Exchange, outcome: Outcome, again: Again) -> None:
         facts = exchange.facts

@@ -1,0 +1,8 @@
+"""Tests of the stages: each alone, then all together under cancellation.
+
+| file | holds |
+|---|---|
+| world.py | real cores and real stages over a scripted terminal |
+| interrupted.py | cancels a task at its n-th await |
+| test_cancellation.py | the matrix: every scenario, every await, every cause |
+"""

@@ -1,0 +1,81 @@
+"""Attempt: every upstream call leaves a record, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proxy.exchange import CancelCause, Credential, Exchange
+from proxy.outcome import Outcome, OutcomeKind, Reason
+from proxy.stages.attempt import AttemptStage
+from tests.fakes import LIMITS, FakeClock, ScriptedTerminal, answered, counting_bits, make_exchange, settle
+
+
+def stage(clock: FakeClock) -> AttemptStage:
+    return AttemptStage(provider="alpha", model="m1", limits=LIMITS, clock=clock, bits=counting_bits)
+
+
+async def test_the_record_says_who_was_asked_with_which_key_and_under_which_limits() -> None:
+    exchange = make_exchange()
+    exchange.facts.tier = 2
+    exchange.credential = Credential(key_id="a1", header=None)
+    await stage(FakeClock())(exchange, ScriptedTerminal(answered()))
+    (attempt,) = exchange.facts.attempts
+    assert (attempt.number, attempt.tier, attempt.provider, attempt.model) == (1, 2, "alpha", "m1")
+    assert attempt.key_id == "a1"
+    assert attempt.limits is LIMITS
+    assert attempt.span_id
+
+
+async def test_attempts_are_numbered_over_all_tiers_and_each_has_its_times() -> None:
+    clock, exchange = FakeClock(1000.0), make_exchange()
+
+    async def call(exchange: Exchange) -> Outcome:
+        clock.advance(1.5)
+        return Outcome(OutcomeKind.REFUSED, reason=Reason.QUEUE_FULL)
+
+    for _ in range(2):
+        await stage(clock)(exchange, call)
+        clock.advance(10.0)
+    first, second = exchange.facts.attempts
+    assert (first.number, second.number) == (1, 2)
+    assert (first.started_at, first.ended_at) == (1000.0, 1001.5)
+    assert (second.started_at, second.ended_at) == (1011.5, 1013.0)
+    assert (first.kind, first.reason) == (OutcomeKind.REFUSED, Reason.QUEUE_FULL)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (CancelCause.CLIENT_LEFT, OutcomeKind.CLIENT_LEFT),
+        (CancelCause.STALLED, OutcomeKind.CLIENT_LEFT),
+        (CancelCause.DRAIN, OutcomeKind.DRAINED),
+    ],
+)
+async def test_a_cancelled_attempt_says_who_cancelled_it(cause: CancelCause, kind: OutcomeKind) -> None:
+    clock, exchange = FakeClock(), make_exchange()
+
+    async def hang(exchange: Exchange) -> Outcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    task = asyncio.ensure_future(stage(clock)(exchange, hang))
+    await settle()
+    clock.advance(2.0)
+    exchange.cancel_cause = cause
+    task.cancel()
+    await settle()
+    assert task.cancelled()
+    (attempt,) = exchange.facts.attempts
+    assert attempt.kind is kind
+    assert attempt.ended_at == clock.now()
+
+
+async def test_a_bug_is_no_clients_leaving() -> None:
+    exchange = make_exchange()
+    with pytest.raises(LookupError):
+        await stage(FakeClock())(exchange, ScriptedTerminal(LookupError()))
+    (attempt,) = exchange.facts.attempts
+    assert attempt.kind is OutcomeKind.BUG
+    assert attempt.ended_at

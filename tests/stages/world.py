@@ -1,0 +1,190 @@
+"""Real cores and real stages, put together in THE ORDER, over a scripted terminal and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.decisions.admission import Admission
+from proxy.decisions.breaker import Breaker, BreakerSettings
+from proxy.decisions.classification import AnyRequest, Router
+from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.places import Places
+from proxy.decisions.queues import Line, QueueSettings, Refusal, Room
+from proxy.decisions.retry import RetryBudget, RetrySettings
+from proxy.decisions.ticket import Ticket
+from proxy.decisions.verdict import Verdict
+from proxy.downstream.rescue import rescue
+from proxy.exchange import Credential
+from proxy.outcome import KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
+from proxy.plan import RoutePlan, Tier
+from proxy.runtime import pipeline
+from proxy.stage import CallNext
+from proxy.stages.admission import AdmissionStage
+from proxy.stages.answer import PolicyAnswer
+from proxy.stages.attempt import AttemptStage
+from proxy.stages.breaker import BreakerStage
+from proxy.stages.classification import Classification
+from proxy.stages.deadline import DeadlineStage
+from proxy.stages.fallback import FallbackTiers
+from proxy.stages.observation import ObservationStage
+from proxy.stages.retry import RetryStage
+from proxy.stages.tier import ProviderTier
+from tests.fakes import LIMITS, FakeClock, ManualObserver, ScriptedTerminal, answered, counting_bits
+
+WAITS = WaitLimits(queue=10.0, quota_wait=30.0)
+BREAKER = BreakerSettings(consecutive=3, min_calls=100, probes=1, open_first=5.0, open_cap=5.0)
+FIRST_BYTE = 30.0
+
+
+class WatchedBreaker(Breaker):
+    """A breaker that remembers whom it let go."""
+
+    def __init__(self, settings: BreakerSettings = BREAKER) -> None:
+        super().__init__(settings, first_byte=FIRST_BYTE, jitter=lambda: 0.0)
+        self.tickets: list[Ticket] = []
+
+    def acquire(self, now: float, *, stream: bool) -> Ticket | None:
+        """Remembers the ticket."""
+        ticket = super().acquire(now, stream=stream)
+        if ticket is not None:
+            self.tickets.append(ticket)
+        return ticket
+
+
+class Provider:
+    """Every core of one target, and its pipeline; `keys` are ids, `share` is the number of its permits."""
+
+    def __init__(self, name: str, clock: FakeClock, admission: Admission, *, share: int = 1, keys: str = "") -> None:
+        self.name = name
+        self.clock = clock
+        self.admission = admission
+        self.settings = RetrySettings(attempts=2, base=1.0, cap=1.0)
+        self.places = Places(f"provider {name}", share)
+        self.room = Room(name)
+        self.room.reconfigure(QueueSettings(), share=share)
+        self.ring = ring_of(keys.split()) if keys else None
+        self.line = Line(f"{name}/m1", self.room)
+        self.line.reconfigure((self.places,), self.ring)
+        self.breaker = WatchedBreaker()
+        self.breaker.rewire(lambda change: self._changed(change.new.value))
+        self.budget = RetryBudget(0.2)
+
+    def _changed(self, state: str) -> None:
+        if state == "open":
+            self.admission.flush(self.line, Refusal(reason=Reason.BREAKER_OPEN, retry_after=1.0))
+
+    def pipeline(self, terminal: CallNext, *, waits: WaitLimits = WAITS) -> CallNext:
+        """The target's pipeline, as the runtime composes it."""
+        stages = pipeline.TargetStages(
+            retry=RetryStage(self.settings, budget=self.budget, ring=self.ring, replay_bytes=1 << 20, clock=self.clock),
+            breaker=BreakerStage(self.breaker, clock=self.clock),
+            admission=AdmissionStage(self.admission, self.line, limits=waits, clock=self.clock),
+            attempt=AttemptStage(provider=self.name, model="m1", limits=LIMITS, clock=self.clock, bits=counting_bits),
+        )
+        return pipeline.target(stages, terminal)
+
+    def trip(self) -> None:
+        """Opens the breaker by failures in a row."""
+        for _ in range(self.breaker.settings.consecutive):
+            ticket = self.breaker.acquire(self.clock.now(), stream=False)
+            assert ticket is not None
+            ticket.on_wire(self.clock.now())
+            ticket.end(Verdict.FAILURE, self.clock.now())
+
+
+class OneTarget:
+    """A tier's pipelines: one for every model."""
+
+    def __init__(self, call: CallNext) -> None:
+        self._call = call
+
+    def of(self, model: str | None) -> tuple[str, CallNext]:
+        """Returns it."""
+        return "m1", self._call
+
+
+class World:
+    """Two providers, alpha and beta, and one route that asks them in this order, then answers by itself."""
+
+    def __init__(self, *, alpha_keys: str = "", share: int = 1) -> None:
+        self.clock = FakeClock()
+        self.observer = ManualObserver()
+        self.admission = Admission()
+        self.alpha = Provider("alpha", self.clock, self.admission, share=share, keys=alpha_keys)
+        self.beta = Provider("beta", self.clock, self.admission, share=share)
+        self.providers = (self.alpha, self.beta)
+
+    def call(self, alpha: CallNext, beta: CallNext | None = None, *, answer: bool = False) -> CallNext:
+        """The whole pipeline; without `beta` the route has one provider tier."""
+        tiers: list[Tier] = [self._tier(1, self.alpha, alpha)]
+        if beta is not None:
+            tiers.append(self._tier(2, self.beta, beta))
+        if answer:
+            number = len(tiers) + 1
+            tiers.append(PolicyAnswer(number=number, status=200, body=b'{"note":1}', clock=self.clock))
+        fallback = FallbackTiers(tiers, retry=self.alpha.settings, clock=self.clock)
+        plan = make_plan(pipeline.route(DeadlineStage(total=600.0, waits=40.0), fallback))
+        observation = ObservationStage(self.observer, rescue=rescue, clock=self.clock)
+        return pipeline.front(observation, Classification(Router([], by_provider={}, default=plan)))
+
+    def _tier(self, number: int, provider: Provider, terminal: CallNext) -> ProviderTier:
+        return ProviderTier(
+            number=number,
+            provider=provider.name,
+            root="/v1",
+            query="",
+            model=None,
+            fields={},
+            targets=OneTarget(provider.pipeline(terminal)),
+            own_key=provider.ring is not None,
+        )
+
+    def tick(self) -> None:
+        """What the process does every few milliseconds."""
+        now = self.clock.now()
+        self.admission.tick(now)
+        for provider in self.providers:
+            provider.breaker.tick(now)
+
+
+def make_plan(call: CallNext, *, name: str = "chat", body_max: int = 1 << 20) -> RoutePlan:
+    """A route that takes anything."""
+    return RoutePlan(
+        name=name,
+        matcher=AnyRequest(),
+        call=call,
+        body_max=body_max,
+        body_replay=1 << 20,
+        repeatable=None,
+        needs_document=False,
+    )
+
+
+def ring_of(ids: Sequence[str]) -> KeyRing:
+    """A ring of usable keys."""
+    keys = []
+    for key_id in ids:
+        key = Key(key_id)
+        key.renew(Credential(key_id=key_id, header=(b"authorization", b"Bearer s")), f"hash of {key_id}")
+        keys.append(key)
+    ring = KeyRing()
+    ring.reconfigure(keys, rest_seconds=60.0)
+    return ring
+
+
+def failed(status: int = 500) -> Outcome:
+    """The outcome of a failing answer that was held back."""
+    body = b"failed: %d" % status
+    kept = KeptAnswer(status=status, phrase=b"Failed", headers=((b"content-type", b"text/plain"),), body=body)
+    return Outcome(kind_of_status(status), status=status, answer=kept)
+
+
+def unanswered(kind: OutcomeKind, *, maybe_executed: bool = False) -> Outcome:
+    """The outcome of a call to which the provider said nothing."""
+    return Outcome(kind, maybe_executed=maybe_executed)
+
+
+def plain() -> ScriptedTerminal:
+    """A terminal that answers every call."""
+    return ScriptedTerminal(answered())
