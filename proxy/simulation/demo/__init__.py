@@ -2,6 +2,7 @@
 
 settings     DemoSettings: ports, duration, whether to stay
 problem      DemoProblem: what ends a demo early, with its exit code
+ports        whether they are free
 shipped      which policy file is used: the checkout's own, or an editable copy
 children     the processes: started, watched, ended; none outlives the demo
 providers    the simulated providers from outside: fail, recover, count
@@ -18,6 +19,7 @@ report       samples and counts to the rows of the report
 narrator     what is printed while it runs
 tables       what is printed at the end
 advice       what to try next, with --stay
+staying      what is said from then on
 demo         all of this, from the first check to the exit code
 """
 
