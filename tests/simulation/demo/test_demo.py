@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,18 @@ FEW_SECONDS = 40.0
 
 
 class Running:
-    """A demo as a process whose output is read as it comes."""
+    """A demo as a process whose output is read as it comes; `folder` is its place for temporary files."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str) -> None:
         self.base_port = free_base_port()
         self.output = b""
         command = [sys.executable, "-m", "proxy", "demo", "--base-port", str(self.base_port), "--seconds", "2"]
-        self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )
 
     @property
     def text(self) -> str:
@@ -62,8 +68,8 @@ class Running:
         return not taken(ports)
 
 
-def test_it_shows_a_failure_and_a_recovery_and_stays_until_it_is_told_to_end() -> None:
-    with (demo := Running("--stay")).process:
+def test_it_shows_a_failure_and_a_recovery_and_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
+    with (demo := Running(tmp_path, "--stay")).process:
         demo.read_until("What happens from now on")
         demo.process.send_signal(signal.SIGINT)
         assert demo.code() == 0, demo.text
@@ -76,19 +82,21 @@ def test_it_shows_a_failure_and_a_recovery_and_stays_until_it_is_told_to_end() -
     assert f"curl -i http://127.0.0.1:{demo.base_port}/v1/chat/completions" in demo.text
     assert "Every request was answered" in demo.text
     assert demo.nobody_listens()
+    assert list(tmp_path.iterdir()) == [], "files left behind"
 
 
-def test_a_signal_in_the_middle_ends_everything() -> None:
-    with (demo := Running()).process:
+def test_a_signal_in_the_middle_ends_everything(tmp_path: Path) -> None:
+    with (demo := Running(tmp_path)).process:
         demo.read_until("11 callers")
         demo.process.terminate()
         assert demo.code() == 130
     assert demo.nobody_listens()
+    assert list(tmp_path.iterdir()) == [], "files left behind"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is needed")
-def test_nothing_outlives_a_demo_that_is_killed() -> None:
-    with (demo := Running()).process:
+def test_nothing_outlives_a_demo_that_is_killed(tmp_path: Path) -> None:
+    with (demo := Running(tmp_path)).process:
         demo.read_until("11 callers")
         demo.process.kill()
         demo.code()
