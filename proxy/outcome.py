@@ -60,6 +60,9 @@ class OutcomeKind(StrEnum):
     """Ended by the shutdown's deadline."""
     BUG = "bug"
 
+    # Enum hashes by a Python function; these are looked up in tables several times a request.
+    __hash__ = str.__hash__
+
 
 BLAME: Final[dict[OutcomeKind, Blame]] = {
     OutcomeKind.OK: Blame.NOBODY,
@@ -112,6 +115,8 @@ class Reason(StrEnum):
     TOTAL_TIMEOUT = "total_timeout"
     MAYBE_EXECUTED = "maybe_executed"
     LOOP_DETECTED = "loop_detected"
+
+    __hash__ = str.__hash__
 
 
 STATUS: Final[dict[Reason, int]] = {

@@ -28,6 +28,7 @@ class RouteMatcher(Protocol):
     """Whether a route is meant."""
 
     needs_model: bool
+    needs_headers: bool
 
     def might(self, path: str, fields: Mapping[str, str]) -> bool:
         """Looks at path and headers."""

@@ -11,8 +11,7 @@ from pathlib import Path
 class ProcessSettings:
     """What one `sponson run` was started with. Addresses are `HOST:PORT`; times are seconds.
 
-    `environ` is the environment as it was at start; secrets and OTEL_* come from it. `instance_index` is this
-    instance's place in the fleet, None when it is not known.
+    `environ` is the environment as it was at start; secrets and OTEL_* come from it.
     """
 
     policy: Path
@@ -22,12 +21,11 @@ class ProcessSettings:
     drain_seconds: float = 25.0
     log_format: str = "json"
     state_dir: Path | None = None
-    instance_index: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def instance_index(environ: Mapping[str, str]) -> int | None:
-    """Reads SPONSON_INSTANCE_INDEX; raises ValueError that names it."""
+    """Returns this instance's place in the fleet (SPONSON_INSTANCE_INDEX), None when unset; ValueError names it."""
     text = environ.get("SPONSON_INSTANCE_INDEX", "").strip()
     if not text:
         return None

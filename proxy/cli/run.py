@@ -77,11 +77,19 @@ def command(  # noqa: PLR0913 - one parameter per flag
     log_format: str | None,
 ) -> None:
     """Run the proxy until SIGTERM. Exit codes: 0 done, 2 could not start."""
+    from proxy.runtime.compiler import PolicyCompiler
+    from proxy.settings import ProcessSettings, instance_index
+
+    try:
+        compiler = PolicyCompiler(instance_index=instance_index(os.environ))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    compiler.warm_up()
+
     import uvloop
 
     from proxy.downstream.listen import parse_address
     from proxy.runtime.process import run
-    from proxy.settings import ProcessSettings, instance_index
 
     try:
         for address in (listen, admin):
@@ -94,12 +102,11 @@ def command(  # noqa: PLR0913 - one parameter per flag
             drain_seconds=drain,
             log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
             state_dir=state_dir,
-            instance_index=instance_index(os.environ),
             environ=dict(os.environ),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    code = uvloop.run(run(settings))
+    code = uvloop.run(run(settings, compiler))
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads that hang in a dead collector must not hold the exit.

@@ -25,7 +25,7 @@ class MatchSettings:
 class Matcher:
     """A compiled `match`."""
 
-    __slots__ = ("_headers", "_model", "_path", "_paths", "needs_model")
+    __slots__ = ("_headers", "_model", "_path", "_paths", "needs_headers", "needs_model")
 
     def __init__(self, settings: MatchSettings) -> None:
         self._paths = frozenset(p for p in settings.path if _literal(p))
@@ -33,6 +33,7 @@ class Matcher:
         self._model = _compiled(settings.model, empty=True)
         self._headers = tuple((name, _compiled(patterns, empty=True)) for name, patterns in settings.header)
         self.needs_model = bool(settings.model)
+        self.needs_headers = bool(settings.header)
 
     def might(self, path: str, fields: Mapping[str, str]) -> bool:
         """Returns True when path and headers match, whatever the model."""
@@ -62,10 +63,14 @@ def _compiled(patterns: Sequence[str], *, empty: bool) -> re.Pattern[str] | None
     return re.compile("|".join(f"(?:{fnmatch.translate(p)})" for p in patterns))
 
 
+REMEMBERED_PATHS = 256
+"""How many paths' routes are remembered; callers choose paths, so the number is bounded."""
+
+
 class Router:
     """Where requests go: routes in order, then `/<provider>/…`, then the first provider if there are no routes."""
 
-    __slots__ = ("_by_provider", "_default", "_routes")
+    __slots__ = ("_by_headers", "_by_path", "_by_provider", "_default", "_routes")
 
     def __init__(
         self, routes: Sequence[RoutePlan], *, by_provider: Mapping[str, RoutePlan], default: RoutePlan | None
@@ -73,11 +78,21 @@ class Router:
         self._routes = tuple(routes)
         self._by_provider = dict(by_provider)
         self._default = default
+        self._by_headers = any(route.matcher.needs_headers for route in self._routes)
+        self._by_path: dict[str, list[RoutePlan]] = {}
 
     def candidates(self, path: str, fields: Mapping[str, str]) -> list[RoutePlan]:
         """Returns the routes that path and headers allow, in order; which one it is may depend on the model."""
+        found = self._by_path.get(path)
+        if found is None:
+            found = self._find(path, fields)
+            if not self._by_headers and len(self._by_path) < REMEMBERED_PATHS:
+                self._by_path[path] = found
+        return found
+
+    def _find(self, path: str, fields: Mapping[str, str]) -> list[RoutePlan]:
         found = [route for route in self._routes if route.matcher.might(path, fields)]
-        named = self._by_provider.get(path[1:].partition("/")[0])
+        named = self._by_provider.get(path[1:].partition("/")[0]) if path.startswith("/") else None
         if named is not None:
             found.append(named)
         elif self._default is not None:
@@ -96,10 +111,10 @@ def choose(candidates: Sequence[RoutePlan], model: str | None) -> RoutePlan | No
 class AnyRequest:
     """The matcher of `/<provider>/…` and of a policy without routes."""
 
-    __slots__ = ("needs_model",)
+    __slots__ = ("needs_headers", "needs_model")
 
     def __init__(self) -> None:
-        self.needs_model = False
+        self.needs_model = self.needs_headers = False
 
     def might(self, path: str, fields: Mapping[str, str]) -> bool:
         """Returns True."""

@@ -8,7 +8,7 @@ from aiohttp import ClientError, web
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
-from proxy.downstream.wire import Arrival
+from proxy.downstream.wire import Arrival, whole
 from proxy.exchange import BodyProblem, BodyTooLarge, Request
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -43,6 +43,11 @@ class IncomingBody:
 
     async def read_all(self) -> bytes:
         """Returns the whole body. Raises `BodyProblem`, `BodyTooLarge`."""
+        if self._payload.is_eof():
+            body = whole(self._payload)
+            if len(body) > self.limit:
+                raise BodyTooLarge
+            return body
         first = await self.read()
         if self._payload.at_eof():
             return first

@@ -84,7 +84,9 @@ class HttpReply:
         if not self._chunked:
             self._send(piece)
         elif len(piece) <= SMALL_PIECE:
-            self._send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            transport = self._arrival.transport
+            if transport is not None and not transport.is_closing():
+                transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
         else:
             self._send_all((b"%x\r\n" % len(piece), piece, END))
 

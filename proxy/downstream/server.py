@@ -8,12 +8,10 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from aiohttp import web
-
 from proxy.clock import Clock
 from proxy.downstream.incoming import framing_problem, request_of
 from proxy.downstream.reply import HttpReply
-from proxy.downstream.wire import Arrival, ConnectionServer, Written
+from proxy.downstream.wire import Arrival, ConnectionServer
 from proxy.exchange import CancelCause, Exchange, Facts
 from proxy.outcome import Outcome, Reason, refused
 from proxy.ports import Bits
@@ -51,7 +49,7 @@ class DataServer:
         self._count = 0
         self._listeners: list[asyncio.Server] = []
         self.protocols = ConnectionServer(self._handle)
-        self.live: dict[Exchange, asyncio.Task[object]] = {}
+        self.live: dict[Exchange, Arrival] = {}
         self.last_arrival = 0.0
         self.draining = False
         self.refusing = False
@@ -75,9 +73,9 @@ class DataServer:
 
     def cancel_all(self, cause: CancelCause) -> None:
         """Ends every exchange under way; each shows its caller a break."""
-        for exchange, task in list(self.live.items()):
+        for exchange, arrival in list(self.live.items()):
             exchange.cancel_cause = exchange.cancel_cause or cause
-            task.cancel()
+            arrival.cancel()
 
     async def close(self) -> None:
         """Ends every connection."""
@@ -85,15 +83,13 @@ class DataServer:
         for connection in self.protocols.connections:
             connection.force_close()
 
-    async def _handle(self, arrival: Arrival) -> web.StreamResponse:
+    async def _handle(self, arrival: Arrival) -> bool:
         """One request; whatever happens, nothing is written after what is on the wire."""
         exchange = self._exchange(arrival)
         reply = exchange.reply
         assert isinstance(reply, HttpReply)
         arrival.exchange = exchange
-        task = asyncio.current_task()
-        assert task is not None
-        self.live[exchange] = task
+        self.live[exchange] = arrival
         try:
             front = self._current()
             problem = self._problem(arrival, exchange)
@@ -108,7 +104,7 @@ class DataServer:
             del self.live[exchange]
         if not reply.started:
             reply.abort()
-        return Written(exchange.facts.status, keep_alive=reply.keeps_alive)
+        return reply.keeps_alive
 
     def _exchange(self, arrival: Arrival) -> Exchange:
         clock = self._clock

@@ -7,6 +7,7 @@ here. The contract test of this file runs against real sockets.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
@@ -14,7 +15,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from proxy.exchange import CancelCause, Exchange, ReaderGone
 
@@ -32,36 +33,16 @@ _MALFORMED_HEAD: Final = (
 )
 
 
-class Written(web.StreamResponse):
-    """What the server is given back: everything is on the wire already."""
-
-    def __init__(self, status: int, *, keep_alive: bool) -> None:
-        self._status = status
-        self._reason = ""
-        self._keep_alive = keep_alive
-        self._eof_sent = True
-        self._state = {}
-        self._headers = cast(Any, {})
-        self._body_length = 0
-
-    async def prepare(self, request: Any) -> None:
-        """Has nothing to prepare."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Has nothing to write."""
-
-
 class Arrival:
     """One request of a connection, as aiohttp's server hands it over."""
 
-    __slots__ = ("_protocol", "_task", "exchange", "message", "payload")
+    __slots__ = ("_protocol", "exchange", "message", "payload")
 
-    def __init__(self, message: RawRequestMessage, payload: StreamReader, protocol: Connection, task: Any) -> None:
+    def __init__(self, message: RawRequestMessage, payload: StreamReader, protocol: Connection) -> None:
         self.message = message
         self.payload = payload
         self.exchange: Exchange | None = None
         self._protocol = protocol
-        self._task = task
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -87,10 +68,13 @@ class Arrival:
         if self._protocol.transport is None:
             raise ReaderGone
 
-    def _finish(self) -> None:
-        self.exchange = None
+    def cancel(self) -> None:
+        """Cancels whatever handles this request; its connection ends with it."""
+        if (task := self._protocol._task_handler) is not None:
+            task.cancel()
 
     def _cancel(self, exc: BaseException) -> None:
+        """Ends the body of a lost connection; aiohttp's protocol calls it."""
         if not self.payload.is_eof():
             self.payload.set_exception(exc)
 
@@ -107,6 +91,11 @@ class Connection(RequestHandler):
             arrival.exchange.cancel_cause = CancelCause.CLIENT_LEFT
         super().connection_lost(exc)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp's reader asks for this after every read; only a paused connection has anything to resume."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     @property
     def ends(self) -> bool:
         """True when this connection takes no further request."""
@@ -117,16 +106,100 @@ class Connection(RequestHandler):
         """True between requests."""
         return self._current_request is None and not self._messages
 
-    def handle_error(
-        self, request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None
-    ) -> web.StreamResponse:
-        """Answers bytes that are no request: our own 400, without echoing or logging any of them."""
+    async def start(self) -> None:
+        """Serves the connection's requests one after the other, in this one task."""
+        handle = cast("Handler", self._request_handler)
+        try:
+            while not self._force_close:
+                if not self._messages:
+                    await self._arrive()
+                message, payload = self._next_message()
+                if isinstance(message, _ErrInfo):
+                    self._refuse_malformed()
+                    break
+                arrival = Arrival(message, payload, self)
+                self._current_request = cast(Any, arrival)
+                try:
+                    keep_alive = await handle(arrival)
+                finally:
+                    self._served(arrival)
+                if not payload.is_eof():
+                    await self._linger(payload)
+                if not keep_alive or self._close or self._force_close:
+                    break
+                self._await_next()
+        except asyncio.CancelledError:
+            self.force_close()
+            raise
+        if not self._force_close:
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()
+
+    async def _arrive(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _next_message(self) -> tuple[RawRequestMessage | _ErrInfo, StreamReader]:
+        message, payload = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        return message, payload
+
+    def _served(self, arrival: Arrival) -> None:
+        """Lets go of a request: else arrival, exchange and reply would wait for the garbage collector."""
+        arrival.exchange = None
+        self._current_request = None
+        if self._upgraded and self._payload_parser is None:
+            self._decline_upgrade()
+
+    async def _linger(self, payload: StreamReader) -> None:
+        """Reads on for a while after an early answer, so that the client can read it before its writes fail."""
+        with contextlib.suppress(TimeoutError, web.RequestPayloadError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while await payload.readany():
+                    pass
+        if not payload.is_eof():
+            self.close()
+
+    def _await_next(self) -> None:
+        due = self._loop.time() + KEEP_ALIVE_SECONDS
+        self._next_keepalive_close_time = due
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+
+    def _decline_upgrade(self) -> None:
+        """An offer to speak another protocol was not taken: what followed it is HTTP/1.1 again."""
+        if self._parser is None:
+            return
+        self._parser.set_upgraded(False)
+        self._upgraded = False
+        tail, self._message_tail = self._message_tail, b""
+        if tail:
+            self.data_received(tail)
+
+    def _refuse_malformed(self) -> None:
+        """Answers bytes that are no request with our own 400, without echoing or logging any of them."""
         if (transport := self.transport) is not None:
             transport.write(_MALFORMED_HEAD % len(MALFORMED) + MALFORMED)
-        return Written(status, keep_alive=False)
 
 
-Handler = Callable[[Arrival], Awaitable[web.StreamResponse]]
+def whole(payload: StreamReader) -> bytes:
+    """Returns a body that has arrived to its end: no reader waits, and nothing is to be resumed."""
+    buffer = payload._buffer
+    if len(buffer) == 1 and not payload._buffer_offset:
+        payload._size = 0
+        return buffer.popleft()
+    return payload.read_nowait(-1)
+
+
+Handler = Callable[[Arrival], Awaitable[bool]]
+"""Answers one request; returns whether another may follow on its connection."""
 
 
 class ConnectionServer(web.Server):
@@ -135,7 +208,6 @@ class ConnectionServer(web.Server):
     def __init__(self, handler: Handler) -> None:
         super().__init__(
             cast(Any, handler),
-            request_factory=cast(Any, self._arrived),
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,
@@ -158,9 +230,3 @@ class ConnectionServer(web.Server):
                 connection.force_close()
             else:
                 connection.close()
-
-    @staticmethod
-    def _arrived(
-        message: RawRequestMessage, payload: StreamReader, protocol: Connection, writer: Any, task: Any
-    ) -> Arrival:
-        return Arrival(message, payload, protocol, task)

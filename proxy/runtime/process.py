@@ -23,6 +23,7 @@ from proxy.observer import Observers
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
+from proxy.runtime.compiler import PolicyCompiler
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
 from proxy.runtime.log_format import log_handler
@@ -46,7 +47,9 @@ _log = logging.getLogger("sponson")
 class Process:
     """The proxy, put together."""
 
-    def __init__(self, settings: ProcessSettings, telemetry: Telemetry, clock: SystemClock) -> None:
+    def __init__(
+        self, settings: ProcessSettings, compiler: PolicyCompiler, *, telemetry: Telemetry, clock: SystemClock
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.telemetry = telemetry
@@ -71,7 +74,7 @@ class Process:
             apply=self._apply,
             observer=self.observer,
             clock=clock,
-            instance_index=settings.instance_index,
+            understand=compiler,
         )
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
@@ -172,14 +175,15 @@ class Process:
         return {"phase": self.phase.value, "in_flight": self.server.in_flight, **self.status.status()}
 
 
-async def run(settings: ProcessSettings) -> int:
+async def run(settings: ProcessSettings, compiler: PolicyCompiler) -> int:
     """Runs the proxy until it is asked to end; returns the exit code (2: it could not start)."""
     signals = Signals()
     signals.install(asyncio.get_running_loop())
     _set_up_logging(settings.log_format)
     clock = SystemClock()
     try:
-        process = Process(settings, build_telemetry(settings.environ, wall_ns=clock.wall_ns), clock)
+        telemetry = build_telemetry(settings.environ, wall_ns=clock.wall_ns)
+        process = Process(settings, compiler, telemetry=telemetry, clock=clock)
         signals.on_hangup = process.keeper.ask
         await process.start()
     except PolicyError as error:

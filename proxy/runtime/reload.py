@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.clock import Clock
 from proxy.observer import Observer, PolicyLoaded, PolicyRejected
-from proxy.policy.load import load_policy
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes, read_policy
 from proxy.runtime.secrets import Secrets
+from proxy.runtime.settling import Standing, came_whole, standing
 from proxy.runtime.watcher import changes
 
 SETTLE_SECONDS = 0.4
@@ -63,23 +62,26 @@ class PolicyKeeper:
         apply: Callable[[PolicySnapshot], None],
         observer: Observer,
         clock: Clock,
-        instance_index: int | None = None,
+        understand: Callable[[PolicyBytes], PolicySnapshot],
     ) -> None:
         self._path = path
         self._secrets = secrets
         self._apply = apply
         self._observer = observer
         self._clock = clock
-        self._index = instance_index
-        self._identity: object = None
+        self._parse = understand
+        self._standing: Standing | None = None
+        self._live_snapshot: PolicySnapshot | None = None
+        self._waits_for_secrets: PolicySnapshot | None = None
         self._secret_digest = ""
+        self._rejected: tuple[str, ...] = ()
         self._asked = asyncio.Event()
         self.state = PolicyState(path=str(path))
 
     def first(self) -> None:
         """Loads the policy at start. Raises `PolicyUnreadable`, `PolicyError`: at start a bad policy is fatal."""
+        self._standing = standing(self._path)
         data = read_policy(self._path)
-        self._identity = _identity(self._path)
         self._live(self._understand(data), began=self._clock.now())
 
     def ask(self) -> None:
@@ -100,59 +102,77 @@ class PolicyKeeper:
     async def _check(self) -> bool:
         """Compares what is written with what is live; returns True when a policy went live."""
         began = self._clock.now()
+        digest = ""
         try:
             data = await self._settled()
-        except PolicyUnreadable as problem:
-            self._reject("", (str(problem),))
-            return False
-        if data is None:
-            return False
-        try:
+            if data is None:
+                return False
+            digest = data.digest
             candidate = await asyncio.to_thread(self._understand, data)
+            self._live(candidate, began=began)
+        except PolicyUnreadable as problem:
+            self._reject(digest, (str(problem),))
         except PolicyError as error:
-            self._reject(data.digest, tuple(map(str, error.problems)))
-            return False
-        self._live(candidate, began=began)
-        return True
+            self._reject(digest, tuple(map(str, error.problems)))
+        except Exception as error:  # noqa: BLE001 - whatever fails here, the last good policy stays and it is told
+            _log.exception("the policy met a bug")
+            self._reject(digest, (f"{self._path}: a bug ({type(error).__name__}, see the log); the last policy stays",))
+        else:
+            return True
+        return False
 
     async def _settled(self) -> PolicyBytes | None:
         """Returns what is written when it is new and whole; None when nothing is to be done.
 
-        A rename or a swap shows another file: it acts at once. A write in place acts when two reads are equal.
+        A rename or a swap acts at once. A write in place acts when two reads are equal.
         """
-        data = await asyncio.to_thread(read_policy, self._path)
+        now, data = await asyncio.to_thread(self._look)
+        if data.digest == self.state.digest:
+            return await self._unchanged(now, data)
         if data.digest == self.state.seen_digest:
-            if data.digest == self.state.digest:
-                self.state.problems = () if self.state.problems else self.state.problems
-                return data if await self._secrets_changed() else None
-            return None
-        identity = _identity(self._path)
-        if identity == self._identity:
-            while True:
-                await self._clock.sleep(SETTLE_SECONDS)
-                again = await asyncio.to_thread(read_policy, self._path)
-                if again.digest == data.digest:
-                    break
-                data = again
-        self._identity = identity
-        return data
+            self._standing, self.state.problems = now, self._rejected
+            return data if await self._secrets_came() else None
+        while not came_whole(self._standing, now):
+            await self._clock.sleep(SETTLE_SECONDS)
+            self._standing, before = now, data
+            now, data = await asyncio.to_thread(self._look)
+            if data.digest == before.digest:
+                break
+        self._standing = now
+        return data if data.digest != self.state.digest else await self._unchanged(now, data)
 
-    async def _secrets_changed(self) -> bool:
-        snapshot = self._snapshot
-        await asyncio.to_thread(self._secrets.read, snapshot)
-        return self._secrets.digest() != self._secret_digest
+    def _look(self) -> tuple[Standing | None, PolicyBytes]:
+        return standing(self._path), read_policy(self._path)
+
+    async def _unchanged(self, now: Standing | None, data: PolicyBytes) -> PolicyBytes | None:
+        """What is live stands there, perhaps again: only its secrets may be others."""
+        self._standing = now
+        self.state.seen_digest = data.digest
+        assert self._live_snapshot is not None
+        await asyncio.to_thread(self._secrets.read, self._live_snapshot)
+        if self._secrets.digest(self._live_snapshot) != self._secret_digest:
+            return data
+        self.state.problems = ()
+        return None
+
+    async def _secrets_came(self) -> bool:
+        """Whether a policy that was rejected only for its secrets has them all now."""
+        waiting = self._waits_for_secrets
+        return waiting is not None and not await asyncio.to_thread(self._secrets.read, waiting)
 
     def _understand(self, data: PolicyBytes) -> Candidate:
-        snapshot = load_policy(data, instance_index=self._index)
+        self._waits_for_secrets = None
+        snapshot = self._parse(data)
         problems = self._secrets.read(snapshot)
         if problems:
+            self._waits_for_secrets = snapshot
             raise PolicyError(problems)
         return Candidate(snapshot=snapshot, digest=data.digest)
 
     def _live(self, candidate: Candidate, *, began: float) -> None:
         self._apply(candidate.snapshot)
-        self._snapshot = candidate.snapshot
-        self._secret_digest = self._secrets.digest()
+        self._live_snapshot = candidate.snapshot
+        self._secret_digest = self._secrets.digest(candidate.snapshot)
         state = self.state
         state.revision += 1
         state.digest = state.seen_digest = candidate.digest
@@ -163,24 +183,13 @@ class PolicyKeeper:
         self._observer.happened(PolicyLoaded(revision=state.revision, digest=candidate.digest, seconds=seconds))
 
     def _reject(self, digest: str, problems: tuple[str, ...]) -> None:
+        """Shows why what is written was not taken; the same again is no news. `digest` is "" for what is unreadable."""
         state = self.state
-        if (digest and digest == state.seen_digest) or (not digest and problems == state.problems):
+        if problems == state.problems and digest in ("", state.seen_digest):
             return
-        state.seen_digest = digest or state.seen_digest
+        if digest:
+            state.seen_digest = digest
+            self._rejected = problems
         state.problems = problems
         state.rejected += 1
         self._observer.happened(PolicyRejected(digest=digest, problems=problems))
-
-
-def _identity(path: Path) -> object:
-    """Returns what changes when files are swapped or renamed over, and stays when they are written in place."""
-    real = os.path.realpath(path)
-    swapped = os.path.join(real, "..data")
-    base = os.path.realpath(swapped) if os.path.isdir(swapped) else real
-    try:
-        if not os.path.isdir(base):
-            return base, os.stat(base).st_ino
-        entries = sorted(entry.name for entry in os.scandir(base) if not entry.name.startswith("."))
-        return base, tuple((name, os.stat(os.path.join(base, name)).st_ino) for name in entries)
-    except OSError:
-        return None

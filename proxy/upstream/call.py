@@ -34,6 +34,7 @@ class Call:
         "clock",
         "connection",
         "exchange",
+        "late",
         "message",
         "payload",
         "reusable",
@@ -43,14 +44,15 @@ class Call:
 
     message: RawResponseMessage
     payload: StreamReader
+    watch: Watch
 
     def __init__(self, exchange: Exchange, pool: Pool, answer_headers: AnswerHeaders, clock: Clock) -> None:
         assert exchange.attempt is not None
         self.exchange = exchange
         self.attempt: Attempt = exchange.attempt
         self.clock = clock
-        self.watch = Watch(clock)
         self.connection: UpstreamConnection | None = None
+        self.late = False
         self.reusable = False
         self.stalled = False
         self._pool = pool
@@ -71,7 +73,7 @@ class Call:
             return
         due = min(now + attempt.limits.connect, self.exchange.deadline_at)
         if due <= now:
-            self.watch.expired = OutcomeKind.TOTAL_TIMEOUT
+            self.late = True
             raise TimeoutError
         pool.dials += 1
         try:
@@ -101,13 +103,15 @@ class Call:
         connection, limits = self.connection, self.attempt.limits
         assert connection is not None
         now = self.attempt.connected_at
-        self.watch.guard(self._expired)
+        watch = connection.watch
+        if watch is None:
+            watch = connection.watch = Watch(self.clock)
+        self.watch = watch
+        watch.guard(self._expired)
         if self.exchange.facts.stream:
-            self.watch.arm(
-                now + limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT, deadline_at=self.exchange.deadline_at
-            )
+            watch.arm(now + limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT, deadline_at=self.exchange.deadline_at)
         else:
-            self.watch.arm(now + limits.answer, OutcomeKind.ANSWER_TIMEOUT, deadline_at=self.exchange.deadline_at)
+            watch.arm(now + limits.answer, OutcomeKind.ANSWER_TIMEOUT, deadline_at=self.exchange.deadline_at)
         message, payload = await connection.head()
         while message.code < 200 and message.code != 101:
             message, payload = await connection.head()
@@ -128,12 +132,12 @@ class Call:
             outcome = await relay.failing()
         else:
             outcome = await relay.run()
-        self.reusable = self.payload.at_eof() and (self._pump is None or self._pump.done)
+        self.reusable = not message.should_close and self.payload.at_eof() and (self._pump is None or self._pump.done)
         return outcome
 
     def not_connected(self, kind: OutcomeKind, error: BaseException) -> Outcome:
         """Returns the outcome of a failed dial: nothing was sent."""
-        if self.watch.expired is OutcomeKind.TOTAL_TIMEOUT or self.clock.now() >= self.exchange.deadline_at:
+        if self.late or self.clock.now() >= self.exchange.deadline_at:
             kind = OutcomeKind.TOTAL_TIMEOUT
         return Outcome(kind, detail=f"{type(error).__name__} while connecting to {self._pool.address}")
 
@@ -162,12 +166,13 @@ class Call:
 
     def close(self) -> None:
         """Ends the attempt: the connection goes back to its pool, or is killed."""
-        self.watch.stop()
         if self._pump is not None:
             self._pump.stop()
         connection, self.connection = self.connection, None
         if connection is None:
             return
+        if connection.watch is not None:
+            connection.watch.rest()
         if self.reusable:
             self._pool.put(connection, self.clock.now())
         else:
@@ -182,7 +187,8 @@ class Call:
 
     def _send_upload(self, headers: HeaderPlan) -> None:
         request, connection = self.exchange.request, self.connection
-        assert request.upload is not None and connection is not None
+        assert request.upload is not None
+        assert connection is not None
         head = headers.request_head(self.exchange, request.upload.length)
         connection.write(head, b"")
         self.attempt.sent_bytes = len(head)

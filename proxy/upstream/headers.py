@@ -29,6 +29,7 @@ _CREDENTIALS: Final = frozenset(
 )
 _FOREIGN_PREFIXES: Final = (b"openai-", b"anthropic-beta", b"x-goog-")
 _MEMO_SIZE: Final = 512
+_MEMO_VALUE: Final = 256
 _UNTOUCHABLE: Final = _CREDENTIALS | _OURS
 _SEPARATOR: Final = b": "
 _END: Final = b"\r\n"
@@ -38,7 +39,7 @@ TRACEPARENT: Final = b"traceparent: "
 class HeaderPlan:
     """How one provider's request heads are built."""
 
-    __slots__ = ("_added", "_dropped", "_host", "_memo", "_own_credential", "_propagate_trace")
+    __slots__ = ("_added", "_dropped", "_host", "_lines", "_own_credential", "_propagate_trace")
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class HeaderPlan:
             self._dropped |= _TRACE
         self._own_credential = own_credential
         self._propagate_trace = propagate_trace
-        self._memo: dict[bytes, int] = {}
+        self._lines: tuple[dict[tuple[bytes, bytes], bytes], dict[tuple[bytes, bytes], bytes]] = ({}, {})
 
     def request_head(self, exchange: Exchange, length: int | None) -> bytes:
         """Builds the head of one attempt; `length` is the body's, None for chunked, -1 for no body at all."""
@@ -86,32 +87,38 @@ class HeaderPlan:
         return b"".join(parts)
 
     def _forward(self, parts: list[bytes], exchange: Exchange) -> None:
-        most = CREDENTIAL if exchange.first_target and not self._own_credential else KEEP
-        foreign = exchange.first_target
-        memo = self._memo
-        named = connection_names(exchange.request.headers, exchange.request.fields.get("connection"))
-        for name, value in exchange.request.headers:
-            action = memo.get(name)
-            if action is None:
-                action = self._judge(name)
-            if action == KEEP or (action == CREDENTIAL and most == CREDENTIAL) or (action == FOREIGN and foreign):
-                if named and name.lower() in named:
-                    continue
-                parts += (name, _SEPARATOR, value, _END)
+        first = exchange.first_target
+        headers = exchange.request.headers
+        named = connection_names(headers, exchange.request.fields.get("connection"))
+        if named:
+            headers = [field for field in headers if field[0].lower() not in named]
+        lines = self._lines[first]
+        for field in headers:
+            line = lines.get(field)
+            parts.append(self._line(field, first) if line is None else line)
+
+    def _line(self, field: tuple[bytes, bytes], first: bool) -> bytes:
+        """Returns a caller's field as a line, b"" when it does not go on; remembers it: callers repeat themselves."""
+        name, value = field
+        action = self._judge(name)
+        passes = action == KEEP or (
+            first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential))
+        )
+        line = name + _SEPARATOR + value + _END if passes else b""
+        if len(value) <= _MEMO_VALUE:
+            lines = self._lines[first]
+            if len(lines) >= _MEMO_SIZE:
+                lines.clear()
+            lines[field] = line
+        return line
 
     def _judge(self, name: bytes) -> int:
         low = name.lower()
         if low in self._dropped or low.startswith(b"x-sponson-"):
-            action = DROP
-        elif low in _CREDENTIALS:
-            action = CREDENTIAL
-        elif low.startswith(_FOREIGN_PREFIXES):
-            action = FOREIGN
-        else:
-            action = KEEP
-        if len(self._memo) < _MEMO_SIZE:
-            self._memo[name] = action
-        return action
+            return DROP
+        if low in _CREDENTIALS:
+            return CREDENTIAL
+        return FOREIGN if low.startswith(_FOREIGN_PREFIXES) else KEEP
 
     def _trace(self, parts: list[bytes], exchange: Exchange) -> None:
         trace = exchange.facts.trace
@@ -125,12 +132,13 @@ class HeaderPlan:
 
 def connection_names(headers: RawHeaders, connection: str | None) -> frozenset[bytes]:
     """Returns the fields that `Connection` lines name, but those whose loss would break credentials or framing."""
-    if connection is None or connection.lower() in ("keep-alive", "close"):
-        return _NONE if _single(headers) else _named(headers)
+    if connection is None or (connection.lower() in _PLAIN and _single(headers)):
+        return _NONE
     return _named(headers)
 
 
 _NONE: Final[frozenset[bytes]] = frozenset()
+_PLAIN: Final = frozenset({"keep-alive", "close"})
 
 
 def _single(headers: RawHeaders) -> bool:

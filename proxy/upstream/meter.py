@@ -17,15 +17,28 @@ from proxy.exchange import Usage
 
 LOOKED_AT: Final = 65536
 TAIL: Final = 4096
+UNPACKED: Final = 4 * 1024 * 1024
+"""Most bytes that one piece may unpack to: more is a bomb, or no answer that we know."""
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 
 
 class Meter(Protocol):
-    """Fed with every piece, finished once."""
+    """Fed with every piece, finished once. A dialect's stream scanner is one."""
 
-    content: bool
-    error: AnswerError | None
-    usage: Usage | None
+    @property
+    def content(self) -> bool:
+        """Whether the first content has come."""
+        ...
+
+    @property
+    def error(self) -> AnswerError | None:
+        """The error that the answer carries."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage as far as it was told."""
+        ...
 
     def feed(self, piece: bytes) -> None:
         """Looks at the next piece."""
@@ -36,41 +49,61 @@ class Meter(Protocol):
         ...
 
 
-class EventMeter:
-    """Looks at an event stream through its dialect's scanner."""
+class PackedEvents:
+    """Looks at a packed event stream through its dialect's scanner."""
 
-    __slots__ = ("_inflate", "_scanner", "content", "error", "feed", "usage")
+    __slots__ = ("_inflate", "_scanner")
 
-    def __init__(self, scanner: StreamScanner, *, packed: bool) -> None:
+    def __init__(self, scanner: StreamScanner) -> None:
         self._scanner = scanner
-        self._inflate = _Inflate() if packed else None
-        self.content = False
-        self.error: AnswerError | None = None
-        self.usage: Usage | None = None
-        self.feed = self._feed_packed if packed else self._feed
+        self._inflate = _Inflate()
 
-    def _feed(self, piece: bytes) -> None:
-        scanner = self._scanner
-        scanner.feed(piece)
-        self.content = scanner.content
-        self.error = scanner.error
+    @property
+    def content(self) -> bool:
+        """Whether the first content has come."""
+        return self._scanner.content
 
-    def _feed_packed(self, piece: bytes) -> None:
-        assert self._inflate is not None
-        self._feed(self._inflate.more(piece))
+    @property
+    def error(self) -> AnswerError | None:
+        """The first error event."""
+        return self._scanner.error
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage as far as it was told."""
+        return self._scanner.usage
+
+    def feed(self, piece: bytes) -> None:
+        """Unpacks and looks at the next piece."""
+        self._scanner.feed(self._inflate.more(piece))
 
     def finish(self) -> None:
         """Takes the scanner's last word."""
         self._scanner.finish()
-        self.content = self._scanner.content
-        self.error = self._scanner.error
-        self.usage = self._scanner.usage
+
+
+def look(
+    operation: Operation, body: bytes, *, packed: bool = False, cut: bool = False
+) -> tuple[Usage | None, AnswerError | None]:
+    """Looks at a JSON body: its usage, and the error that it may carry instead of content.
+
+    Of a body over 64 KiB, and of one whose beginning is `cut` off, only the end is looked at.
+    """
+    if packed:
+        body = _Inflate().more(body)
+    if cut or len(body) > LOOKED_AT:
+        document, error = _usage_at_end(body[-TAIL:]), None
+    else:
+        document = parsed(body)
+        error = error_in(document) if b'"error"' in body else None
+    usage = operation.dialect.usage_of(document) if isinstance(document, dict) else None
+    return usage, error
 
 
 class BodyMeter:
     """Looks at a JSON body: all of it up to 64 KiB, else its end, where providers put the usage."""
 
-    __slots__ = ("_inflate", "_kept", "_operation", "_size", "content", "document", "error", "usage")
+    __slots__ = ("_inflate", "_kept", "_operation", "_size", "content", "error", "usage")
 
     def __init__(self, operation: Operation, *, packed: bool) -> None:
         self._operation = operation
@@ -80,7 +113,6 @@ class BodyMeter:
         self.content = False
         self.error: AnswerError | None = None
         self.usage: Usage | None = None
-        self.document: Any = None
 
     def feed(self, piece: bytes) -> None:
         """Keeps a copy of what may matter."""
@@ -94,18 +126,11 @@ class BodyMeter:
 
     def finish(self) -> None:
         """Reads what was kept."""
-        body = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept)
-        if self._size > LOOKED_AT:
-            self.document = _usage_at_end(body[-TAIL:])
-        else:
-            self.document = parsed(body)
-            self.error = error_in(self.document)
-        if isinstance(self.document, dict):
-            self.usage = self._operation.dialect.usage_of(self.document)
+        self.usage, self.error = look(self._operation, b"".join(self._kept), cut=self._size > LOOKED_AT)
 
 
 class _Inflate:
-    """Unpacks a copy of a gzip or deflate body, as far as it has come; a broken one just ends."""
+    """Unpacks a copy of a gzip or deflate body, as far as it has come; a broken or bursting one just ends."""
 
     __slots__ = ("_broken", "_inflater")
 
@@ -118,10 +143,12 @@ class _Inflate:
         if self._broken:
             return b""
         try:
-            return self._inflater.decompress(piece)
+            unpacked = self._inflater.decompress(piece, UNPACKED)
         except zlib.error:
             self._broken = True
             return b""
+        self._broken = bool(self._inflater.unconsumed_tail)
+        return unpacked
 
 
 def parsed(body: bytes) -> Any:

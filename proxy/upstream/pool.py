@@ -10,7 +10,7 @@ LONGEST_USE = 10_000
 
 
 class Pool:
-    """Connections that wait for their next request. Bounded by admission, not here: a waiter here would be invisible."""
+    """Connections that wait for their next request. Admission bounds them: a waiter here would be invisible."""
 
     __slots__ = ("_idle", "dialer", "dials", "idle_seconds", "reuses")
 
@@ -45,8 +45,8 @@ class Pool:
         return None
 
     def put(self, connection: UpstreamConnection, now: float) -> None:
-        """Takes a connection back whose answer was read to its end."""
-        if connection.usable and self.idle_seconds > 0 and connection.uses < LONGEST_USE:
+        """Takes a connection back whose answer was read to its end; `take` looks whether it is still good."""
+        if self.idle_seconds > 0 and connection.uses < LONGEST_USE:
             connection.idle_since = now
             self._idle.append(connection)
         else:

@@ -56,6 +56,10 @@ class _Connected:
 class _Hopeless(Exception):
     """Carries an error past RetryClient, which retries whole families of exceptions."""
 
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
 
 class _DialSession:
     """What RetryClient takes for a session: `request` dials."""
@@ -73,7 +77,7 @@ class _DialSession:
         try:
             return _Connected(await self._dialer.dial(seconds))
         except HOPELESS as error:
-            raise _Hopeless from error
+            raise _Hopeless(error) from error
 
     async def close(self) -> None:
         """Has nothing to close."""
@@ -86,7 +90,6 @@ async def redial(dialer: Dialer, attempt: Attempt, left: Callable[[], float]) ->
     client = RetryClient(client_session=session, retry_options=_Pauses())
     try:
         response = await client.request("CONNECT", str(dialer.address))
-    except _Hopeless as error:
-        assert error.__cause__ is not None
-        raise error.__cause__ from None
+    except _Hopeless as hopeless:
+        raise hopeless.error from None
     return cast(_Connected, response).connection

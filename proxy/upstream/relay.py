@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp.streams import StreamReader
 
+from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
 from proxy.exchange import ReaderGone
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.keep import judge, read_bounded
-from proxy.upstream.meter import BodyMeter, EventMeter, Meter
-from proxy.upstream.wire import salvage
+from proxy.upstream.meter import BodyMeter, Meter, PackedEvents, look
+from proxy.upstream.pieces import Pieces
+from proxy.upstream.wire import salvage, whole
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 HELD_BYTES: Final = 65536
 HELD_SECONDS: Final = 2.0
 LOOK_SECONDS: Final = 0.02
-UNREADABLE: Final = frozenset({"br", "zstd", "compress"})
 PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 NO_BODY: Final = frozenset({204, 304})
 
@@ -28,30 +29,46 @@ NO_BODY: Final = frozenset({204, 304})
 class Relay:
     """One answer on its way to the caller."""
 
-    __slots__ = ("_call", "_deadline_at", "_stream_end", "events", "headers", "held", "meter", "payload")
+    __slots__ = (
+        "_call",
+        "_packed",
+        "events",
+        "headers",
+        "held",
+        "meter",
+        "operation",
+        "payload",
+    )
 
     def __init__(self, call: Call, headers: list[tuple[bytes, bytes]]) -> None:
         self._call = call
         self.headers = headers
         self.payload: StreamReader = call.payload
         self.held: list[bytes] = []
-        self.events = call.message.headers.get("content-type", "").startswith("text/event-stream")
-        self.meter: Meter | None = self._meter() if call.message.code < 300 else None
-        self._deadline_at = float("inf") if self.events else call.exchange.deadline_at
-        self._stream_end = call.attempt.connected_at + call.attempt.limits.stream
+        self.meter: Meter | None = None
+        fields = call.message.headers
+        kind = fields.get("content-type", "")
+        self.events = kind.startswith("text/event-stream")
+        coding = fields.get("content-encoding")
+        self._packed = coding is not None
+        self.operation: Operation | None = call.exchange.operation
+        if call.message.code >= 300 or not (self.events or "json" in kind) or (coding and not _readable(coding)):
+            self.operation = None
 
     async def run(self) -> Outcome:
         """Relays the answer to its last byte. Raises aiohttp's errors when it breaks."""
         call, payload = self._call, self.payload
         if call.message.code in NO_BODY or call.exchange.request.method == "HEAD":
             return self._bodiless()
-        if payload.is_eof():
-            return self._whole(payload.read_nowait(-1))
-        if self.meter is not None and (self.events or call.exchange.replaceable):
-            if call.exchange.replaceable and (outcome := await self._hold()) is not None:
-                return outcome
-            if payload.at_eof() and not self.events:
-                return self._whole(b"".join(self.held), looked=True)
+        if payload.is_eof() and not self.events:
+            return self._whole(whole(payload))
+        if self.operation is not None:
+            self.meter = self._meter(self.operation)
+            if call.exchange.replaceable:
+                if (outcome := await self._hold()) is not None:
+                    return outcome
+                if payload.at_eof() and not self.events:
+                    return self._whole(b"".join(self.held))
         return await self._pieces()
 
     def start(self, *, body: bytes | None = None) -> None:
@@ -60,19 +77,15 @@ class Relay:
         message = call.message
         call.exchange.facts.first_byte_at = call.clock.now()
         length = len(body) if body is not None else _length(message.headers.get("content-length"))
-        call.exchange.reply.start(
-            message.code,
-            message.reason.encode("utf-8", "surrogateescape"),
-            self.headers,
-            length=length,
-            body=body,
-        )
+        phrase = message.reason.encode("utf-8", "surrogateescape")
+        call.exchange.reply.start(message.code, phrase, self.headers, length=length, body=body)
 
-    def kept(self, body: bytes, *, events: bool = False) -> KeptAnswer:
+    def kept(self, body: bytes) -> KeptAnswer:
         """Returns the answer as something to relay later."""
         message = self._call.message
         phrase = message.reason.encode("utf-8", "surrogateescape")
-        return KeptAnswer(status=message.code, phrase=phrase, headers=tuple(self.headers), body=body, events=events)
+        headers = tuple(self.headers)
+        return KeptAnswer(status=message.code, phrase=phrase, headers=headers, body=body, events=self.events)
 
     async def failing(self) -> Outcome:
         """Keeps a failing answer; one too large or too slow to keep is passed on, unless it could be replaced."""
@@ -92,35 +105,27 @@ class Relay:
             outcome.committed = True
         return outcome
 
-    def _meter(self) -> Meter | None:
-        call = self._call
-        operation = call.exchange.operation
-        coding = call.message.headers.get("content-encoding", "").strip().lower()
-        if operation is None or (coding and coding not in PACKED):
-            return None
+    def _meter(self, operation: Operation) -> Meter:
         if self.events:
-            return EventMeter(operation.dialect.scanner(operation), packed=bool(coding))
-        if "json" in call.message.headers.get("content-type", ""):
-            return BodyMeter(operation, packed=bool(coding))
-        return None
+            scanner = operation.dialect.scanner(operation)
+            return PackedEvents(scanner) if self._packed else scanner
+        return BodyMeter(operation, packed=self._packed)
 
     def _bodiless(self) -> Outcome:
         self.start()
         self._call.exchange.reply.finish()
         return self._ended()
 
-    def _whole(self, body: bytes, *, looked: bool = False) -> Outcome:
+    def _whole(self, body: bytes) -> Outcome:
         """The whole body is here: one look, one write."""
-        call, meter = self._call, self.meter
-        call.content_came(call.attempt.head_at)
-        call.attempt.answer_bytes = len(body)
-        if meter is not None:
-            if not looked:
-                meter.feed(body)
-            meter.finish()
-            call.attempt.usage = meter.usage
-            if meter.error is not None:
-                return self._error_inside(meter.error, body)
+        call, attempt = self._call, self._call.attempt
+        call.content_came(attempt.head_at)
+        attempt.answer_bytes = len(body)
+        self.meter = None
+        if self.operation is not None:
+            attempt.usage, error = look(self.operation, body, packed=self._packed)
+            if error is not None:
+                return self._error_inside(error, body)
         self.start(body=body)
         return self._ended()
 
@@ -156,13 +161,15 @@ class Relay:
         kind = kind_of_status(status)
         if kind is not OutcomeKind.RATE_LIMITED:
             kind = OutcomeKind.ERROR_IN_ANSWER
-        return Outcome(kind, status=status, answer=self.kept(body, events=self.events), detail=error.code)
+        return Outcome(kind, status=status, answer=self.kept(body), detail=error.code)
 
     async def _pieces(self) -> Outcome:
         """Passes pieces on as they come."""
         call = self._call
         try:
-            await self._pass_on()
+            self.start()
+            deadline_at = float("inf") if self.events else call.exchange.deadline_at
+            await Pieces(call, self.meter, deadline_at=deadline_at).pass_on(self.held)
         except ReaderGone:
             return Outcome(OutcomeKind.CLIENT_LEFT, status=call.attempt.status, committed=True)
         except Exception:
@@ -171,54 +178,8 @@ class Relay:
         call.exchange.reply.finish()
         return self._ended()
 
-    async def _pass_on(self) -> None:
-        call, meter, payload = self._call, self.meter, self.payload
-        reply, watch, clock = call.exchange.reply, call.watch, call.clock
-        self.start()
-        self._next(clock.now())
-        for piece in self.held:
-            reply.write(piece)
-        size = sum(map(len, self.held))
-        fed = bool(self.held)
-        idle, end = call.attempt.limits.idle, min(self._deadline_at, self._stream_end)
-        while piece := await payload.readany():
-            now = clock.now()
-            if meter is not None:
-                meter.feed(piece)
-            if not call.attempt.first_content_at and (meter is None or meter.content):
-                call.content_came(now)
-            reply.write(piece)
-            size += len(piece)
-            if reply.paused:
-                await self._drain()
-                now = clock.now()
-            if now + idle < end:
-                watch.due = now + idle
-            else:
-                self._next(now)
-        call.attempt.answer_bytes = size
-        if fed and not call.attempt.first_content_at:
-            call.content_came(clock.now())
-
-    def _next(self, now: float) -> None:
-        """Starts to watch the time between pieces."""
-        idle = now + self._call.attempt.limits.idle
-        if self._stream_end < idle:
-            self._call.watch.arm(self._stream_end, OutcomeKind.STREAM_TIMEOUT, deadline_at=self._deadline_at)
-        else:
-            self._call.watch.arm(idle, OutcomeKind.IDLE_TIMEOUT, deadline_at=self._deadline_at)
-
-    async def _drain(self) -> None:
-        """Waits for a slow reader; the provider waits too, and the watch ends a reader that has stopped."""
-        call = self._call
-        call.stalled = True
-        call.watch.arm(call.clock.now() + call.attempt.limits.idle, OutcomeKind.CLIENT_LEFT)
-        await call.exchange.reply.drain()
-        call.stalled = False
-        self._next(call.clock.now())
-
     def _show_break(self) -> None:
-        """The caller must see that the answer is not whole: an error event in its dialect, then an aborted connection."""
+        """The caller must see that the answer is not whole: an error event in its dialect, then an abort."""
         call = self._call
         reply = call.exchange.reply
         if rest := salvage(self.payload):
@@ -233,13 +194,17 @@ class Relay:
         call, meter = self._call, self.meter
         status = call.message.code
         kind = kind_of_status(status)
-        if meter is not None and call.attempt.usage is None:
+        if meter is not None:
             meter.finish()
             call.attempt.usage = meter.usage
             if meter.error is not None:
                 kind = OutcomeKind.ERROR_IN_ANSWER
         call.exchange.facts.usage = call.attempt.usage
         return Outcome(kind, status=status, committed=True)
+
+
+def _readable(coding: str) -> bool:
+    return coding.strip().lower() in PACKED
 
 
 def _length(text: str | None) -> int | None:

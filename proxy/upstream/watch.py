@@ -1,4 +1,4 @@
-"""One timer per attempt for all its phases; when a limit passes, it ends the connection and says which limit it was."""
+"""One timer per connection for all phases of all its attempts; says which limit passed, and ends the connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from proxy.outcome import OutcomeKind
 
 
 class Watch:
-    """Ends what `on_expiry` ends when `due` passes. Re-arming to a later time costs an assignment."""
+    """Ends what it guards when `due` passes. Re-arming to a later time costs an assignment.
+
+    Between attempts the timer is left to run: the next attempt's limit is later, so most attempts set no timer at all.
+    """
 
     __slots__ = ("_clock", "_on_expiry", "_timer", "_timer_at", "due", "expired", "kind")
 
@@ -22,9 +25,13 @@ class Watch:
         self.kind = OutcomeKind.FIRST_BYTE_TIMEOUT
         self.expired: OutcomeKind | None = None
 
+    def __repr__(self) -> str:
+        return f"<Watch {self.kind} {'guards' if self._on_expiry else 'rests'}>"
+
     def guard(self, on_expiry: Callable[[], None]) -> None:
-        """Sets what ends the connection."""
+        """Begins an attempt; `on_expiry` ends its connection."""
         self._on_expiry = on_expiry
+        self.expired = None
 
     def arm(self, due: float, kind: OutcomeKind, *, deadline_at: float = float("inf")) -> None:
         """Starts a phase that must end by `due`; the exchange's deadline binds it too."""
@@ -35,8 +42,13 @@ class Watch:
         if self._timer is None or due < self._timer_at:
             self._start(due)
 
-    def stop(self) -> None:
-        """Watches no more."""
+    def rest(self) -> None:
+        """The attempt has ended: nothing is guarded, and nothing of it is kept alive."""
+        self._on_expiry = None
+
+    def cancel(self) -> None:
+        """The connection has ended."""
+        self._on_expiry = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -49,9 +61,10 @@ class Watch:
 
     def _fire(self) -> None:
         self._timer = None
+        if self._on_expiry is None:
+            return
         if self._clock.now() < self.due:
             self._start(self.due)
             return
         self.expired = self.kind
-        if self._on_expiry is not None:
-            self._on_expiry()
+        self._on_expiry()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
@@ -20,6 +21,8 @@ from aiohttp.connector import Connection as AiohttpConnection
 from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import StreamReader
 from yarl import URL
+
+from proxy.upstream.watch import Watch
 
 READ_BUFFER: Final = 65536
 MAX_FIELD: Final = 65536
@@ -40,14 +43,13 @@ class Address:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-class _CountingHandler(ResponseHandler):
-    """aiohttp's response protocol, counting bytes: zero means that the provider has said nothing at all."""
+class _Protocol(ResponseHandler):
+    """aiohttp's response protocol."""
 
-    received = 0
-
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        super().data_received(data)
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp's reader asks for this after every read; only a paused connection has anything to resume."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
 
 class _DialTarget:
@@ -68,14 +70,15 @@ class _DialTarget:
 class UpstreamConnection:
     """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`."""
 
-    __slots__ = ("_connection", "_protocol", "idle_since", "received_before", "uses")
+    __slots__ = ("_connection", "_protocol", "_reads_bodies", "idle_since", "uses", "watch")
 
     def __init__(self, connection: AiohttpConnection) -> None:
         self._connection = connection
-        self._protocol = cast(_CountingHandler, connection.protocol)
+        self._protocol = cast(_Protocol, connection.protocol)
         self.idle_since = 0.0
-        self.received_before = 0
+        self._reads_bodies = False
         self.uses = 0
+        self.watch: Watch | None = None
 
     @property
     def usable(self) -> bool:
@@ -84,19 +87,19 @@ class UpstreamConnection:
         return protocol.is_connected() and not protocol.should_close
 
     @property
-    def received(self) -> int:
-        """Bytes that came since `expect`."""
-        return self._protocol.received - self.received_before
-
-    @property
     def paused(self) -> bool:
         """True while the peer does not take what is written."""
         return self._protocol.writing_paused
 
     def expect(self, *, body: bool) -> None:
-        """Prepares for one answer; without `body` (HEAD) a Content-Length is not waited for."""
+        """Prepares for one answer; without `body` (HEAD) a Content-Length is not waited for.
+
+        The parser of the last answer reads the next one too, unless their kinds differ.
+        """
         self.uses += 1
-        self.received_before = self._protocol.received
+        if body and self._reads_bodies:
+            return
+        self._reads_bodies = body
         self._protocol.set_response_params(
             skip_payload=not body,
             read_until_eof=True,
@@ -122,6 +125,8 @@ class UpstreamConnection:
 
     def kill(self) -> None:
         """Ends the connection at once, whatever is under way. Never close(): TLS would wait for its peer."""
+        if self.watch is not None:
+            self.watch.cancel()
         if (transport := self._protocol.transport) is not None:
             transport.abort()
         self._connection.close()
@@ -143,7 +148,7 @@ class Dialer:
         self._connector = TCPConnector(
             limit=0, ttl_dns_cache=DNS_SECONDS, force_close=False, ssl=tls if tls is not None else True
         )
-        self._connector._factory = cast(Any, partial(_CountingHandler, loop=asyncio.get_running_loop()))
+        self._connector._factory = cast(Any, partial(_Protocol, loop=asyncio.get_running_loop()))
 
     async def dial(self, seconds: float) -> UpstreamConnection:
         """Opens a connection within `seconds`, name look-up and TLS included. Raises aiohttp's errors, TimeoutError."""
@@ -154,6 +159,76 @@ class Dialer:
     async def close(self) -> None:
         """Closes what the connector itself still holds."""
         await self._connector.close()
+
+
+class Flow:
+    """Hands the pieces of a body to `take` inside the event that brings them: no task wakes up for a piece.
+
+    Stands in for the future that aiohttp's reader would wake its waiter by. `take` returns False to stop for a while.
+    """
+
+    __slots__ = ("_done", "_payload", "_take")
+
+    def __init__(self, payload: StreamReader, take: Callable[[bytes], bool]) -> None:
+        self._payload = payload
+        self._take = take
+        self._done: asyncio.Future[bool] | None = None
+
+    async def run(self) -> bool:
+        """Returns True at the end of the body, False when `take` stopped it. Raises what broke the body."""
+        self._done = asyncio.get_running_loop().create_future()
+        try:
+            self._pump()
+            return await self._done
+        finally:
+            if self._payload._waiter is cast(Any, self):
+                self._payload._waiter = None
+
+    def done(self) -> bool:
+        """Part of a future's interface: may always be woken."""
+        return False
+
+    def set_result(self, result: None) -> None:
+        """Something has come."""
+        self._pump()
+
+    def set_exception(self, exception: BaseException) -> None:
+        """The body is broken; what came before is passed on already."""
+        self._end(exception)
+
+    def _pump(self) -> None:
+        payload, take = self._payload, self._take
+        try:
+            while payload._buffer:
+                if not take(payload._read_nowait_chunk(-1)):
+                    self._end(False)
+                    return
+        except Exception as error:  # noqa: BLE001 - it must reach the exchange's task, not the parser that calls here
+            self._end(error)
+            return
+        if payload._exception is not None:
+            self._end(payload._exception)
+        elif payload._eof:
+            self._end(True)
+        else:
+            payload._waiter = cast(Any, self)
+
+    def _end(self, result: bool | BaseException) -> None:
+        if self._done is None or self._done.done():
+            return
+        if isinstance(result, bool):
+            self._done.set_result(result)
+        else:
+            self._done.set_exception(result)
+
+
+def whole(payload: StreamReader) -> bytes:
+    """Returns the whole body of an answer that has ended already: no reader waits, and nothing is to be resumed."""
+    buffer = payload._buffer
+    if len(buffer) == 1 and not payload._buffer_offset:
+        payload._size = 0
+        return buffer.popleft()
+    return payload.read_nowait(-1)
 
 
 def salvage(payload: StreamReader) -> bytes:

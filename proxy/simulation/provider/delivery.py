@@ -30,9 +30,7 @@ class Delivery:
     event_seconds: float = 0.0
     fault: Fault | None = None
 
-    async def whole(
-        self, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()
-    ) -> web.StreamResponse:
+    async def whole(self, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> web.StreamResponse:
         """Answers with a JSON body, as far as the fault lets it."""
         self.seen.status = status
         head = [("content-type", "application/json"), *self.headers, *headers]

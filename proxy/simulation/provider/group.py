@@ -21,9 +21,7 @@ class SimulatorGroup:
     address cannot be had.
     """
 
-    def __init__(
-        self, settings: Sequence[SimulatorSettings], *, control: tuple[str, int] | None = None
-    ) -> None:
+    def __init__(self, settings: Sequence[SimulatorSettings], *, control: tuple[str, int] | None = None) -> None:
         _check(settings)
         self._control = control
         self._stack = contextlib.AsyncExitStack()

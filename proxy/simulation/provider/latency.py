@@ -67,9 +67,7 @@ def parse_latency(text: str) -> Latency:
         case "lognormal", [median, sigma]:
             return _lognormal(parse_duration(median), sigma)
         case _:
-            raise ValueError(
-                f"{text!r} is not a latency: write 200ms, uniform:100ms,300ms or lognormal:200ms,0.5"
-            )
+            raise ValueError(f"{text!r} is not a latency: write 200ms, uniform:100ms,300ms or lognormal:200ms,0.5")
 
 
 def _uniform(low: float, high: float) -> Latency:

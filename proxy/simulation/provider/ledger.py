@@ -108,9 +108,7 @@ class Ledger:
         at = self._now() - self._started_at
         self._number += 1
         self._received += 1
-        seen = Received(
-            number=self._number, method=method, target=target, headers=headers, peer=peer, at_seconds=at
-        )
+        seen = Received(number=self._number, method=method, target=target, headers=headers, peer=peer, at_seconds=at)
         self._ring.append(seen)
         return seen
 

@@ -42,9 +42,7 @@ class FaultSchedule:
     def _counted(self, index: int, select: Selector) -> bool:
         self._matched[index] += 1
         number = self._matched[index]
-        return (select.first is None or number <= select.first) and (
-            select.every is None or number % select.every == 0
-        )
+        return (select.first is None or number <= select.first) and (select.every is None or number % select.every == 0)
 
     def refuses(self, now: float) -> bool:
         """Tells whether connections are refused at `now`."""

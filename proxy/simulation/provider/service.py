@@ -78,9 +78,7 @@ class Service:
         seen = self.ledger.open(
             method=request.method,
             target=request.raw_path,
-            headers=tuple(
-                (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
-            ),
+            headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers),
             peer=_peer(request),
         )
         self.busy.add(request.protocol)
@@ -158,9 +156,7 @@ class Service:
     async def _in_a_place(self, call: Call, ask: Ask | None, plan: Plan) -> web.StreamResponse:
         if self._capacity.full:
             message = "The server is overloaded: its queue is full."
-            return await self._problem(
-                call, Problem(status=self._settings.queue_full_status, message=message)
-            )
+            return await self._problem(call, Problem(status=self._settings.queue_full_status, message=message))
         if not self._capacity.free:
             self.ledger.queue_grows()
         await self._capacity.take()

@@ -1,0 +1,27 @@
+"""The child process that understands policies: pickled bytes in, a pickled snapshot or problems out.
+
+Parsing and validating hold the interpreter for tens of milliseconds and need a large library; in a child neither
+delays a request nor stays in the proxy's memory. Only `runtime/compiler.py` starts it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+from proxy.policy.load import load_policy
+from proxy.policy.problem import PolicyError
+
+
+def main() -> None:
+    """Reads (PolicyBytes, instance index) from standard input; writes a PolicySnapshot or a tuple of Problems."""
+    data, index = pickle.load(sys.stdin.buffer)
+    try:
+        answer: object = load_policy(data, instance_index=index)
+    except PolicyError as error:
+        answer = error.problems
+    pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+
+
+if __name__ == "__main__":
+    main()

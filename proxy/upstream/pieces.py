@@ -1,0 +1,95 @@
+"""Pieces of an answer, passed on inside the event that brought them; a reader that has stopped is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from proxy.outcome import OutcomeKind
+from proxy.upstream.meter import Meter
+from proxy.upstream.wire import Flow
+
+if TYPE_CHECKING:
+    from proxy.upstream.call import Call
+
+
+class Pieces:
+    """The body of one answer on its way, after its head was written."""
+
+    __slots__ = (
+        "_call",
+        "_clock_now",
+        "_deadline_at",
+        "_end",
+        "_feed",
+        "_idle",
+        "_meter",
+        "_reply",
+        "_stream_end",
+        "size",
+    )
+
+    def __init__(self, call: Call, meter: Meter | None, *, deadline_at: float) -> None:
+        limits = call.attempt.limits
+        self._call = call
+        self._meter = meter
+        self._feed: Callable[[bytes], None] = meter.feed if meter is not None else _nobody_looks
+        self._reply = call.exchange.reply
+        self._clock_now = call.clock.now
+        self._idle = limits.idle
+        self._deadline_at = deadline_at
+        self._stream_end = call.attempt.connected_at + limits.stream
+        self._end = min(deadline_at, self._stream_end)
+        self.size = 0
+
+    async def pass_on(self, held: list[bytes]) -> None:
+        """Writes what was held (and looked at) already, then every piece as it comes. Raises aiohttp's errors."""
+        self._watch_from(self._clock_now())
+        for piece in held:
+            self._reply.write(piece)
+            self.size += len(piece)
+        flow = Flow(self._call.payload, self._take)
+        while True:
+            if self._reply.paused:
+                await self._drain()
+            if await flow.run():
+                break
+        call = self._call
+        call.attempt.answer_bytes = self.size
+        if self.size:
+            call.content_came(self._clock_now())
+
+    def _take(self, piece: bytes) -> bool:
+        """Passes one piece on; returns False when its reader must catch up first."""
+        self._feed(piece)
+        self._reply.write(piece)
+        self.size += len(piece)
+        call, now = self._call, self._clock_now()
+        if not call.attempt.first_content_at and (self._meter is None or self._meter.content):
+            call.content_came(now)
+        if now + self._idle < self._end:
+            call.watch.due = now + self._idle
+        else:
+            self._watch_from(now)
+        return not self._reply.paused
+
+    def _watch_from(self, now: float) -> None:
+        """Watches the time until the next piece, and the whole stream's."""
+        watch, idle_due = self._call.watch, now + self._idle
+        if self._stream_end < idle_due:
+            watch.arm(self._stream_end, OutcomeKind.STREAM_TIMEOUT, deadline_at=self._deadline_at)
+        else:
+            watch.arm(idle_due, OutcomeKind.IDLE_TIMEOUT, deadline_at=self._deadline_at)
+
+    async def _drain(self) -> None:
+        """Waits for a slow reader; the provider waits too, and the watch ends a reader that has stopped."""
+        call = self._call
+        call.stalled = True
+        call.watch.arm(self._clock_now() + self._idle, OutcomeKind.CLIENT_LEFT)
+        await self._reply.drain()
+        call.stalled = False
+        self._watch_from(self._clock_now())
+
+
+def _nobody_looks(piece: bytes) -> None:
+    """An answer without a meter."""
