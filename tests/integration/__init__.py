@@ -1,0 +1,8 @@
+"""The whole proxy over real sockets: a process of its own between scripted providers and raw callers.
+
+messages    bodies, events and scripts that many tests send
+caller      Wire and call(): the application's side, byte by byte
+scripted    ScriptedProvider: the model server's side, one coroutine a request
+harness     ProxyProcess, and Lab: a proxy and the providers that its policy names
+test_*      one module a promise; the tests of a module share a Lab, each with providers of its own
+"""
