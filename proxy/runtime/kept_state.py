@@ -1,13 +1,16 @@
 """Decision cores by identity: what did not change keeps its state across reloads (`architecture.md`, life of a policy).
 
 An identity holds everything that makes two things different. A core that no policy uses any more is kept for ten
-minutes, so that removing and adding again resets nothing.
+minutes, so that removing and adding again resets nothing. Between `begin` and `commit` nothing that lives is taken
+away: an assembly that fails leaves every core where it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar, cast
+
+from proxy.decisions.places import Places
 
 GRACE_SECONDS = 600.0
 
@@ -16,56 +19,85 @@ Identity = tuple[Hashable, ...]
 
 
 class _Kept:
-    __slots__ = ("core", "unused_since")
+    """A core; `in_use` by the live policy, else `unused_since`, which is None until it has ever been in use."""
 
-    def __init__(self, core: Any) -> None:
+    __slots__ = ("core", "in_use", "unused_since")
+
+    def __init__(self, core: Any, *, in_use: bool) -> None:
         self.core = core
+        self.in_use = in_use
         self.unused_since: float | None = None
 
 
 class KeptState:
     """Every decision core of the process."""
 
-    __slots__ = ("_kept", "_used")
+    __slots__ = ("_assembling", "_asked", "_kept", "_renamed")
 
     def __init__(self) -> None:
         self._kept: dict[Identity, _Kept] = {}
-        self._used: set[Identity] = set()
+        self._assembling = False
+        self._asked: set[Identity] = set()
+        self._renamed: dict[Identity, Identity] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __repr__(self) -> str:
+        return f"<KeptState {len(self)} cores>"
+
     def begin(self) -> None:
-        """A new policy is being assembled: what it does not ask for is no longer used."""
-        self._used = set()
+        """A new policy is being assembled: what it does not ask for is no longer used, once it is live."""
+        for identity in self._renamed:
+            del self._kept[identity]
+        self._assembling = True
+        self._asked = set()
+        self._renamed = {}
 
     def get(self, identity: Identity, make: Callable[[], T], *, was: Identity | None = None) -> T:
-        """Returns the core of this identity, made if there is none; `was` is the identity it had before a renaming."""
+        """Returns the core of this identity, made if there is none; `was` is the identity it had before a renaming.
+
+        A core that the same policy asks for under its old identity is not renamed.
+        """
         kept = self._kept.get(identity)
+        if kept is None and was is not None and was not in self._asked and (kept := self._kept.get(was)) is not None:
+            self._kept[identity] = kept
+            self._renamed[identity] = was
         if kept is None:
-            old = self._kept.pop(was, None) if was is not None else None
-            kept = self._kept[identity] = old if old is not None else _Kept(make())
-        self._used.add(identity)
-        kept.unused_since = None
+            kept = self._kept[identity] = _Kept(make(), in_use=not self._assembling)
+        if self._assembling:
+            self._asked.add(identity)
+        else:
+            kept.in_use, kept.unused_since = True, None
         return cast(T, kept.core)
 
     def commit(self, now: float) -> None:
-        """The assembled policy is live: the ten minutes of everything that it does not use begin."""
+        """The assembled policy is live: old names are forgotten, the ten minutes of what it does not use begin."""
+        self._assembling = False
+        for old in self._renamed.values():
+            self._kept.pop(old, None)
+        self._renamed = {}
         for identity, kept in self._kept.items():
-            if identity not in self._used and kept.unused_since is None:
+            kept.in_use = identity in self._asked
+            if kept.in_use:
+                kept.unused_since = None
+            elif kept.unused_since is None:
                 kept.unused_since = now
 
     def expire(self, now: float) -> list[Any]:
-        """Drops and returns the cores whose ten minutes are over."""
-        over = [
-            identity
-            for identity, kept in self._kept.items()
-            if kept.unused_since is not None and kept.unused_since + GRACE_SECONDS <= now
-        ]
+        """Drops and returns the cores whose ten minutes are over; a limit's begin when its last place is free."""
+        over = []
+        for identity, kept in self._kept.items():
+            if kept.unused_since is None:
+                continue
+            if isinstance(kept.core, Places) and kept.core.used:
+                kept.unused_since = now
+            elif kept.unused_since + GRACE_SECONDS <= now:
+                over.append(identity)
         return [self._kept.pop(identity).core for identity in over]
 
     def all(self, kind: type[T]) -> Iterator[tuple[Identity, T, bool]]:
         """Yields (identity, core, in use) of one type, for `/status` and the ticker."""
         for identity, kept in list(self._kept.items()):
             if isinstance(kept.core, kind):
-                yield identity, kept.core, kept.unused_since is None
+                yield identity, kept.core, kept.in_use

@@ -72,19 +72,20 @@ class StatusReader:
                 }
 
     def _permits(self) -> Iterator[dict[str, Any]]:
-        for _, places, used in self._kept.all(Places):
+        for identity, places, used in self._kept.all(Places):
             if used:
-                yield {"limit": places.label, "in_use": places.used, "size": places.size}
+                yield {"limit": _limit_name(*map(str, identity)), "in_use": places.used, "size": places.size}
 
     def _queues(self) -> Iterator[dict[str, Any]]:
-        lines = [line for _, line, _ in self._kept.all(Line)]
-        for _, room, used in self._kept.all(Room):
+        lines = [(str(identity[2]), line) for identity, line, _ in self._kept.all(Line) if any(line.waiters)]
+        for identity, room, used in self._kept.all(Room):
             if used:
+                provider = str(identity[1])
                 waiting = {
-                    line.name: sum(map(len, line.waiters)) for line in lines if line.room is room and any(line.waiters)
+                    f"{provider}/{model}": sum(map(len, line.waiters)) for model, line in lines if line.room is room
                 }
                 yield {
-                    "provider": room.name,
+                    "provider": provider,
                     "waiting": room.waiting,
                     "max": room.max_waiters,
                     "bytes": room.bytes,
@@ -115,6 +116,11 @@ class StatusReader:
                     "dials": pool.dials,
                     "reuses": pool.reuses,
                 }
+
+
+def _limit_name(kind: str, *rest: str) -> str:
+    """Returns a limit's name for people: its kind and whose it is, by the names that the policy now uses."""
+    return f"{kind} {'/'.join(rest)}" if rest else "all providers"
 
 
 def _limit_labels(kind: str, provider: str = "", name: str = "") -> tuple[tuple[str, str], ...]:

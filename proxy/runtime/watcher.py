@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 
 from watchfiles import awatch
@@ -18,16 +18,39 @@ from proxy.tasks import start_task
 POLL_SECONDS = 1.0
 REVIVE_SECONDS = 5.0
 
+Events = Callable[[Path], AsyncIterator[object]]
+"""Yields after events in a directory; may fail in any way."""
+
 _log = logging.getLogger("sponson.policy")
 
 
-async def changes(path: Path, asked: asyncio.Event, told: Callable[[str], None]) -> AsyncGenerator[None, None]:
-    """Yields when the policy is worth a look: after an event, when asked, and every second."""
-    watcher = start_task(_watch(_directory(path), asked, told), name="policy watcher")
+def inotify(directory: Path) -> AsyncIterator[object]:
+    """Yields after changes in the directory itself; raises OSError where it cannot be watched."""
+    return awatch(directory, watch_filter=None, recursive=False, debounce=100, step=25)
+
+
+async def changes(
+    path: Path,
+    asked: asyncio.Event,
+    told: Callable[[str], None],
+    *,
+    events: Events = inotify,
+    poll_seconds: float = POLL_SECONDS,
+    revive_seconds: float = REVIVE_SECONDS,
+) -> AsyncGenerator[None, None]:
+    """Yields when the policy is worth a look: after an event, when asked, and every `poll_seconds`."""
+
+    def start() -> asyncio.Task[None]:
+        watching = _watch(_directory(path), asked, told, events=events, revive_seconds=revive_seconds)
+        return start_task(watching, name="policy watcher")
+
+    watcher = start()
     try:
         while True:
+            if watcher.done():
+                watcher = start()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
+                async with asyncio.timeout(poll_seconds):
                     await asked.wait()
             asked.clear()
             yield
@@ -35,20 +58,22 @@ async def changes(path: Path, asked: asyncio.Event, told: Callable[[str], None])
         watcher.cancel()
 
 
-async def _watch(directory: Path, changed: asyncio.Event, told: Callable[[str], None]) -> None:
+async def _watch(
+    directory: Path, changed: asyncio.Event, told: Callable[[str], None], *, events: Events, revive_seconds: float
+) -> None:
     """Sets `changed` at every event in the directory; starts again after any failure."""
     complained = False
     while True:
         try:
             told("inotify and polling")
-            async for _ in awatch(directory, watch_filter=None, recursive=False, debounce=100, step=25):
+            async for _ in events(directory):
                 changed.set()
         except (OSError, RuntimeError) as error:
             told("polling")
             if not complained:
                 complained = True
                 _log.warning("cannot watch %s (%s); its contents are compared every second", directory, error)
-        await asyncio.sleep(REVIVE_SECONDS)
+        await asyncio.sleep(revive_seconds)
 
 
 def _directory(path: Path) -> Path:

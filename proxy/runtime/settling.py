@@ -1,0 +1,54 @@
+"""Whether what is written at the policy's place is whole: swapped in at one stroke, or maybe still being written.
+
+Modification times never decide that something changed, only that it may be unfinished: a file that was moved into
+place has changed its inode's status after its last write; one that is being written has not.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+SWAPPED = "..data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Which files stand at the policy's place: `base` is the resolved directory or file, `files` are (path, inode)."""
+
+    base: str
+    files: frozenset[tuple[str, int]]
+
+
+def standing(path: Path) -> Standing | None:
+    """Returns what stands there now; None while it cannot be told."""
+    real = os.path.realpath(path)
+    swapped = os.path.join(real, SWAPPED)
+    base = os.path.realpath(swapped) if os.path.isdir(swapped) else real
+    try:
+        if not os.path.isdir(base):
+            return Standing(base=base, files=frozenset({(base, os.stat(base).st_ino)}))
+        with os.scandir(base) as entries:
+            names = [entry.path for entry in entries if not entry.name.startswith(".")]
+        return Standing(base=base, files=frozenset((name, os.stat(name).st_ino) for name in names))
+    except OSError:
+        return None
+
+
+def came_whole(old: Standing | None, new: Standing | None) -> bool:
+    """Whether `new` came by a swap or by renames, so that no writer can still be at work on it."""
+    if old is None or new is None or old == new:
+        return False
+    if new.base != old.base:
+        return True
+    came = new.files - old.files
+    return bool(came) and all(_moved_in(name) for name, _ in came)
+
+
+def _moved_in(name: str) -> bool:
+    try:
+        status = os.stat(name)
+    except OSError:
+        return False
+    return status.st_ctime_ns > status.st_mtime_ns
