@@ -1,7 +1,6 @@
 """One request on its way: what was asked (`Request`), where the answer goes (`Reply`), what was measured (`Facts`).
 
-Vocabulary: standard library only, importable from every room. Mutable slotted objects, one writer at a time: the
-task that runs the exchange.
+Mutable slotted objects, one writer at a time: the task that runs the exchange.
 """
 
 from __future__ import annotations
@@ -70,17 +69,8 @@ class Request:
     """
 
     __slots__ = (
-        "body",
-        "fields",
-        "headers",
-        "method",
-        "path",
-        "query",
-        "target",
-        "upload",
-        "upload_taken",
-        "version",
-    )
+        "body", "fields", "headers", "method", "path", "query", "target", "upload", "upload_taken", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -213,28 +203,10 @@ class Attempt:
     """One upstream call: what it was to do, and what was measured. Times are monotonic seconds, 0.0 for never."""
 
     __slots__ = (
-        "address",
-        "answer_bytes",
-        "connected_at",
-        "ended_at",
-        "first_content_at",
-        "head_at",
-        "key_id",
-        "kind",
-        "limits",
-        "model",
-        "number",
-        "provider",
-        "reason",
-        "redials",
-        "reused",
-        "sent_bytes",
-        "span_id",
-        "started_at",
-        "status",
-        "tier",
-        "usage",
-    )
+        "address", "answer_bytes", "connected_at", "ended_at", "first_content_at", "head_at", "key_id", "kind",
+        "limits", "model", "number", "provider", "reason", "redials", "reused", "sent_bytes", "span_id",
+        "started_at", "status", "tier", "usage",
+    )  # fmt: skip
 
     def __init__(self, *, number: int, tier: int, provider: str, model: str, limits: PhaseLimits) -> None:
         self.number = number
@@ -264,32 +236,11 @@ class Facts:
     """
 
     __slots__ = (
-        "answer_bytes",
-        "arrived_at",
-        "arrived_ns",
-        "attempts",
-        "detail",
-        "ended_at",
-        "events",
-        "first_byte_at",
-        "kind",
-        "klass",
-        "model",
-        "operation",
-        "provider",
-        "queued_seconds",
-        "reason",
-        "request_bytes",
-        "request_id",
-        "requested_model",
-        "route",
-        "status",
-        "stream",
-        "tenant",
-        "tier",
-        "trace",
-        "usage",
-    )
+        "answer_bytes", "arrived_at", "arrived_ns", "attempts", "detail", "ended_at", "events",
+        "first_byte_at", "kind", "klass", "model", "operation", "provider", "queued_seconds", "reason",
+        "request_bytes", "request_id", "requested_model", "route", "status", "stream", "tenant", "tier",
+        "trace", "usage",
+    )  # fmt: skip
 
     def __init__(self, *, request_id: str, arrived_at: float, arrived_ns: int) -> None:
         self.request_id = request_id
@@ -297,8 +248,7 @@ class Facts:
         self.arrived_ns = arrived_ns
         self.trace: TraceContext | None = None
         self.route = self.model = self.requested_model = self.operation = self.provider = self.detail = ""
-        self.klass = "P1"
-        self.tenant = "default"
+        self.klass, self.tenant = "P1", "default"
         self.tier = self.status = self.request_bytes = self.answer_bytes = 0
         self.stream = False
         self.attempts: list[Attempt] = []
@@ -320,34 +270,13 @@ class Exchange:
     """
 
     __slots__ = (
-        "attempt",
-        "attempts_kept",
-        "attempts_left",
-        "cancel_cause",
-        "credential",
-        "deadline_at",
-        "dialect",
-        "document",
-        "facts",
-        "first_target",
-        "later_tiers",
-        "model",
-        "operation",
-        "payload",
-        "plan",
-        "progress",
-        "reply",
-        "replaceable",
-        "repeatable",
-        "request",
-        "tried_keys",
-        "upstream_path",
-    )
+        "attempt", "attempts_kept", "attempts_left", "cancel_cause", "credential", "deadline_at", "dialect",
+        "document", "facts", "first_target", "later_tiers", "model", "operation", "payload", "plan",
+        "progress", "reply", "replaceable", "repeatable", "request", "tried_keys", "upstream_path",
+    )  # fmt: skip
 
     def __init__(self, request: Request, reply: Reply, facts: Facts) -> None:
-        self.request = request
-        self.reply = reply
-        self.facts = facts
+        self.request, self.reply, self.facts = request, reply, facts
         self.plan: Any = None
         self.dialect: Any = None
         self.operation: Any = None
@@ -357,11 +286,8 @@ class Exchange:
         self.upstream_path = ""
         self.deadline_at = float("inf")
         self.cancel_cause: CancelCause | None = None
-        self.first_target = True
-        self.later_tiers = 0
-        self.attempts_left = 1
-        self.attempts_kept = 0
-        self.repeatable = True
+        self.later_tiers, self.attempts_kept, self.attempts_left = 0, 0, 1
+        self.first_target = self.repeatable = True
         self.replaceable = False
         self.tried_keys: set[str] | None = None
         self.credential: Credential | None = None

@@ -6,7 +6,7 @@ value; exceptions mean a bug or a cancellation, never an expected failure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -179,6 +179,7 @@ class KeptAnswer:
     """True when `body` is the beginning of an event stream that failed before its first content."""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Outcome:
     """How an attempt or an exchange ended; written once by its maker, read by everybody above.
 
@@ -188,45 +189,18 @@ class Outcome:
     `committed`: bytes of this answer reached the client's connection.
     """
 
-    __slots__ = (
-        "answer",
-        "committed",
-        "detail",
-        "key_fault",
-        "kind",
-        "maybe_executed",
-        "reason",
-        "retries_spent",
-        "retry_after",
-        "should_retry",
-        "status",
-    )
-
-    def __init__(
-        self,
-        kind: OutcomeKind,
-        *,
-        reason: Reason | None = None,
-        status: int = 0,
-        retry_after: float | None = None,
-        answer: KeptAnswer | None = None,
-        maybe_executed: bool = False,
-        should_retry: bool | None = None,
-        key_fault: bool = False,
-        committed: bool = False,
-        detail: str = "",
-    ) -> None:
-        self.kind = kind
-        self.reason = reason
-        self.status = status
-        self.retry_after = retry_after
-        self.answer = answer
-        self.maybe_executed = maybe_executed
-        self.should_retry = should_retry
-        self.key_fault = key_fault
-        self.committed = committed
-        self.detail = detail
-        self.retries_spent = False
+    kind: OutcomeKind
+    _: KW_ONLY
+    reason: Reason | None = None
+    status: int = 0
+    retry_after: float | None = None
+    answer: KeptAnswer | None = None
+    maybe_executed: bool = False
+    should_retry: bool | None = None
+    key_fault: bool = False
+    committed: bool = False
+    detail: str = ""
+    retries_spent: bool = False
 
     @property
     def blame(self) -> Blame:

@@ -6,6 +6,7 @@ Plain slotted values; built once per policy, shared by all requests, never chang
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.exchange import Exchange
@@ -39,43 +40,21 @@ class RouteMatcher(Protocol):
         ...
 
 
+@dataclass(slots=True, repr=False, eq=False, kw_only=True)
 class RoutePlan:
     """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`).
 
     `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
     """
 
-    __slots__ = (
-        "body_max",
-        "body_replay",
-        "call",
-        "matcher",
-        "name",
-        "needs_document",
-        "prefix",
-        "repeatable",
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        matcher: RouteMatcher,
-        call: Callable[[Exchange], Awaitable[Outcome]],
-        prefix: str = "",
-        body_max: int,
-        body_replay: int,
-        repeatable: bool | None,
-        needs_document: bool,
-    ) -> None:
-        self.name = name
-        self.matcher = matcher
-        self.call = call
-        self.prefix = prefix
-        self.body_max = body_max
-        self.body_replay = body_replay
-        self.repeatable = repeatable
-        self.needs_document = needs_document
+    name: str
+    matcher: RouteMatcher
+    call: Callable[[Exchange], Awaitable[Outcome]]
+    prefix: str = ""
+    body_max: int
+    body_replay: int
+    repeatable: bool | None
+    needs_document: bool
 
     def __repr__(self) -> str:
         return f"<RoutePlan {self.name}>"

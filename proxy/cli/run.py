@@ -6,8 +6,17 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from proxy.downstream.listen import parse_address
+from proxy.runtime.compiler import PolicyCompiler
+from proxy.settings import ProcessSettings, instance_index
+
+if TYPE_CHECKING:
+    from proxy.clock import Clock
+    from proxy.runtime.process import Telemetry
 
 CANNOT_START = 2
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
@@ -67,47 +76,40 @@ class Duration(click.ParamType[float]):
     type=click.Choice(["text", "json"]),
     help="[default: text on a terminal, else json]",
 )
-def command(  # noqa: PLR0913 - one parameter per flag
-    policy: Path,
-    listen: str,
-    admin: str,
-    linger: float,
-    drain: float,
-    state_dir: Path | None,
-    log_format: str | None,
-) -> None:
+def command(**flags: Any) -> None:
     """Run the proxy until SIGTERM. Exit codes: 0 done, 2 could not start."""
-    from proxy.runtime.compiler import PolicyCompiler
-    from proxy.settings import ProcessSettings, instance_index
-
     try:
-        compiler = PolicyCompiler(instance_index=instance_index(os.environ))
+        settings, index = _settings(flags), instance_index(os.environ)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    compiler = PolicyCompiler(instance_index=index)
+    # The child imports what it needs while this process does the same.
     compiler.warm_up()
-
     import uvloop
 
-    from proxy.downstream.listen import parse_address
+    from otel.setup import build_telemetry
     from proxy.runtime.process import run
 
-    try:
-        for address in (listen, admin):
-            parse_address(address)
-        settings = ProcessSettings(
-            policy=policy,
-            listen=listen,
-            admin=admin,
-            linger_seconds=linger,
-            drain_seconds=drain,
-            log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
-            state_dir=state_dir,
-            environ=dict(os.environ),
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    code = uvloop.run(run(settings, compiler))
+    def telemetry(clock: Clock) -> Telemetry:
+        return build_telemetry(settings.environ, wall_ns=clock.wall_ns)
+
+    code = uvloop.run(run(settings, compiler, telemetry))
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads that hang in a dead collector must not hold the exit.
     os._exit(code)
+
+
+def _settings(flags: dict[str, Any]) -> ProcessSettings:
+    for address in (flags["listen"], flags["admin"]):
+        parse_address(address)
+    return ProcessSettings(
+        policy=flags["policy"],
+        listen=flags["listen"],
+        admin=flags["admin"],
+        linger_seconds=flags["linger"],
+        drain_seconds=flags["drain"],
+        log_format=flags["log_format"] or ("text" if sys.stderr.isatty() else "json"),
+        state_dir=flags["state_dir"],
+        environ=dict(os.environ),
+    )

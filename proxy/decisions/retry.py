@@ -81,7 +81,7 @@ class RetryBudget:
 
     def take(self, now: float) -> bool:
         """Takes one retry from the budget, or returns False when it is spent."""
-        if self._retries.total(now) >= max(BUDGET_FLOOR, self.ratio * self._calls.total(now)):
+        if self._retries.total(now) + 1 > max(BUDGET_FLOOR, self.ratio * self._calls.total(now)):
             return False
         self._retries.add(now)
         return True

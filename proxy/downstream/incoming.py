@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import ClientError, web
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
+from aiohttp import ClientError, StreamReader, web
 
-from proxy.downstream.wire import Arrival, whole
+from proxy.downstream.wire import Arrival, RequestHead, whole
 from proxy.exchange import BodyProblem, BodyTooLarge, Request
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -83,7 +81,7 @@ def request_of(arrival: Arrival) -> Request:
     )
 
 
-def framing_problem(message: RawRequestMessage) -> str | None:
+def framing_problem(message: RequestHead) -> str | None:
     """Returns what is wrong with a head that aiohttp's parser accepts and another reader might read differently.
 
     RFC 9112 §6.1, §6.3: a coding other than exactly `chunked`, any coding in HTTP/1.0, another version, a target that

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from proxy.exchange import CancelCause, Exchange, ReaderGone
+
+RequestHead = RawRequestMessage
 
 MAX_FIELD: Final = 65536
 MAX_HEADERS: Final = 256

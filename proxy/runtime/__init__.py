@@ -7,7 +7,8 @@
 | assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
 | targets | one provider's cores and its pipelines per model |
 | secrets | reading named values; the last good one when a file vanishes |
-| reload | watching, settling, parsing in a thread, swapping one reference |
+| reload | comparing, parsing in a thread, swapping one reference |
+| watcher, settling | when to look at the policy; whether what stands there is whole |
 | status | `/status`, `/policy` and gauges, read from the cores |
 | lifecycle | starting → ready → draining → exited |
 | process | everything that one `sponson run` is made of |

@@ -9,17 +9,17 @@ import logging
 import os
 import random
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from otel.setup import Telemetry, build_telemetry
-from proxy.clock import SystemClock
+from proxy.clock import Clock, SystemClock
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
 from proxy.downstream.admin import AdminServer, AdminSources
 from proxy.downstream.listen import CannotListen, bind, parse_address
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
-from proxy.observer import Observers
+from proxy.observer import GaugeSource, Observer, Observers
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
@@ -33,6 +33,7 @@ from proxy.runtime.secrets import Secrets
 from proxy.runtime.status import StatusReader, policy_document
 from proxy.settings import ProcessSettings
 from proxy.tasks import start_task
+from proxy.trace_context import Sampler
 from proxy.upstream.pool import Pool
 
 CANNOT_START = 2
@@ -42,6 +43,29 @@ FLUSH_SECONDS = 2.0
 GC_THRESHOLD = 20_000
 
 _log = logging.getLogger("sponson")
+
+
+class Telemetry(Protocol):
+    """What the process needs of telemetry; `otel.setup` has it."""
+
+    observer: Observer
+    sampler: Sampler
+
+    def watch(self, source: GaugeSource) -> None:
+        """Reads these gauges whenever somebody looks."""
+        ...
+
+    def prometheus(self) -> tuple[str, bytes]:
+        """Returns content type and body of `/metrics`."""
+        ...
+
+    def start(self) -> None:
+        """Starts to export."""
+        ...
+
+    async def shutdown(self, seconds: float) -> None:
+        """Exports what is left, for at most `seconds`."""
+        ...
 
 
 class Process:
@@ -175,15 +199,16 @@ class Process:
         return {"phase": self.phase.value, "in_flight": self.server.in_flight, **self.status.status()}
 
 
-async def run(settings: ProcessSettings, compiler: PolicyCompiler) -> int:
+async def run(
+    settings: ProcessSettings, compiler: PolicyCompiler, build_telemetry: Callable[[Clock], Telemetry]
+) -> int:
     """Runs the proxy until it is asked to end; returns the exit code (2: it could not start)."""
     signals = Signals()
     signals.install(asyncio.get_running_loop())
     _set_up_logging(settings.log_format)
     clock = SystemClock()
     try:
-        telemetry = build_telemetry(settings.environ, wall_ns=clock.wall_ns)
-        process = Process(settings, compiler, telemetry=telemetry, clock=clock)
+        process = Process(settings, compiler, telemetry=build_telemetry(clock), clock=clock)
         signals.on_hangup = process.keeper.ask
         await process.start()
     except PolicyError as error:
@@ -197,8 +222,7 @@ async def run(settings: ProcessSettings, compiler: PolicyCompiler) -> int:
 
 
 def _cannot_start(*lines: str) -> int:
-    for line in lines:
-        print(line, file=sys.stderr)
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     return CANNOT_START
 
 

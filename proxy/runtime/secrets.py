@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from proxy.policy.problem import Problem
-from proxy.policy.secret_sources import SecretProblem, read_value
+from proxy.policy.secret_sources import SecretProblem, read_value, sources
 from proxy.policy.snapshot import PolicySnapshot, ValueSource
 
 _log = logging.getLogger("sponson.secrets")
@@ -49,26 +49,17 @@ class Secrets:
                     )
         return problems
 
-    def digest(self) -> str:
-        """Returns a hash that changes when any value changes."""
+    def digest(self, snapshot: PolicySnapshot) -> str:
+        """Returns a hash that changes when a value changes that this policy names."""
         whole = hashlib.sha256()
-        for identity in sorted(self._values, key=repr):
-            whole.update(repr(identity).encode() + b"\0" + self._values[identity].encode() + b"\0")
+        for path, source in sources(snapshot):
+            whole.update(f"{path}\0{self[source]}\0".encode())
         return whole.hexdigest()
 
     def _keep(self, identity: SourceId, problem: SecretProblem) -> None:
         if identity not in self._missed:
             self._missed.add(identity)
             _log.warning("%s; its last value stays in use", problem)
-
-
-def sources(snapshot: PolicySnapshot) -> Iterator[tuple[str, ValueSource]]:
-    """Yields (path in the policy, source) of every named value."""
-    for provider in snapshot.providers:
-        for number, key in enumerate(provider.keys):
-            yield f"providers.{provider.name}.keys.{number}", key.source
-        for header, source in provider.headers:
-            yield f"providers.{provider.name}.headers.{header}", source
 
 
 def secret_hash(value: str) -> str:

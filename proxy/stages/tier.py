@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proxy.decisions.joining import join
@@ -20,32 +21,18 @@ class Targets(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ProviderTier:
-    """Asks one provider. `first`: the provider is the one that the caller meant."""
+    """Asks one provider. `root` and `query` come from its `base_url`; `fields` is `set`; `model` None: the caller's."""
 
-    __slots__ = ("_fields", "_model", "_query", "_root", "_targets", "first", "number", "own_key", "provider")
-
-    def __init__(
-        self,
-        *,
-        number: int,
-        provider: str,
-        root: str,
-        query: str,
-        model: str | None,
-        fields: Mapping[str, Any],
-        targets: Targets,
-        own_key: bool,
-    ) -> None:
-        self.number = number
-        self.provider = provider
-        self.own_key = own_key
-        self.first = number == 1
-        self._root = root
-        self._query = query
-        self._model = model
-        self._fields = dict(fields)
-        self._targets = targets
+    number: int
+    provider: str
+    root: str
+    query: str
+    model: str | None
+    fields: Mapping[str, Any]
+    targets: Targets
+    own_key: bool
 
     async def __call__(self, exchange: Exchange) -> Outcome:
         """Shapes the request for this tier and runs the target's pipeline."""
@@ -53,23 +40,23 @@ class ProviderTier:
         path = request.path
         if prefix := exchange.plan.prefix:
             path = path[len(prefix) :] or "/"
-        exchange.upstream_path = join(path, self._root) + self._joined(request.query)
-        exchange.first_target = self.first
+        exchange.upstream_path = join(path, self.root) + self._joined(request.query)
+        exchange.first_target = self.number == 1
         exchange.payload = self._shaped(exchange)
-        exchange.facts.model, call = self._targets.of(self._model or exchange.model)
+        exchange.facts.model, call = self.targets.of(self.model or exchange.model)
         return await call(exchange)
 
     def _joined(self, query: str) -> str:
-        if not self._query:
+        if not self.query:
             return query
-        return f"{query}&{self._query}" if len(query) > 1 else f"?{self._query}"
+        return f"{query}&{self.query}" if len(query) > 1 else f"?{self.query}"
 
     def _shaped(self, exchange: Exchange) -> bytes | None:
         body, document = exchange.request.body, exchange.document
         if document is None or body is None:
             return body
-        if self._model is not None and self._model != exchange.model:
-            body = with_model(body, self._model, document)
-        if self._fields:
-            body = with_fields(body, document, self._fields)
+        if self.model is not None and self.model != exchange.model:
+            body = with_model(body, self.model, document)
+        if self.fields:
+            body = with_fields(body, document, self.fields)
         return body

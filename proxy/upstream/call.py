@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp.http_parser import RawResponseMessage
-from aiohttp.streams import StreamReader
+from aiohttp import StreamReader
 
 from proxy.clock import Clock
 from proxy.exchange import Attempt, CancelCause, Exchange
@@ -17,7 +16,7 @@ from proxy.upstream.redial import redial, worth_redialling
 from proxy.upstream.relay import Relay
 from proxy.upstream.upload import UploadPump
 from proxy.upstream.watch import Watch
-from proxy.upstream.wire import UpstreamConnection
+from proxy.upstream.wire import AnswerHead, UpstreamConnection
 
 BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 STALE_STATUS: Final = 408
@@ -42,7 +41,7 @@ class Call:
         "watch",
     )
 
-    message: RawResponseMessage
+    message: AnswerHead
     payload: StreamReader
     watch: Watch
 
@@ -208,6 +207,6 @@ class Call:
             self.connection.abort()
 
 
-def _framing_is_clear(message: RawResponseMessage) -> bool:
+def _framing_is_clear(message: AnswerHead) -> bool:
     coding = message.headers.get("transfer-encoding")
     return coding is None or coding.strip().lower() == "chunked"

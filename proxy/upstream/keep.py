@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aiohttp import ClientError
-from aiohttp.http_parser import RawResponseMessage
-from aiohttp.streams import StreamReader
+from aiohttp import ClientError, StreamReader
 
 from proxy.dialects.errors import blames_key, delay_in, quota_is_spent
 from proxy.dialects.retry_after import retry_after_seconds
 from proxy.outcome import Outcome, OutcomeKind, kind_of_status
 from proxy.upstream.meter import parsed
+from proxy.upstream.wire import AnswerHead
 
 KEPT_BYTES: Final = 65536
 KEPT_SECONDS: Final = 1.0
@@ -36,7 +35,7 @@ async def read_bounded(payload: StreamReader) -> tuple[bytes, bool]:
     return b"".join(pieces), payload.at_eof()
 
 
-def judge(message: RawResponseMessage, body: bytes, *, wall_seconds: float) -> Outcome:
+def judge(message: AnswerHead, body: bytes, *, wall_seconds: float) -> Outcome:
     """Makes the outcome of a failing answer: its kind, whose key is at fault, and when to come again."""
     fields = message.headers
     document: Any = parsed(body)

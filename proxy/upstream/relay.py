@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from aiohttp.streams import StreamReader
+from aiohttp import StreamReader
 
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, ClientPayloadError
-from aiohttp.http_exceptions import HttpProcessingError
 
 from proxy.clock import Clock
 from proxy.exchange import Exchange
@@ -17,6 +16,7 @@ from proxy.outcome import Outcome, OutcomeKind
 from proxy.upstream.call import Call
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
+from proxy.upstream.wire import MalformedAnswer
 
 DIAL_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
     (TimeoutError, OutcomeKind.CONNECT_TIMEOUT),
@@ -26,7 +26,7 @@ DIAL_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
     (ValueError, OutcomeKind.UNREACHABLE),
 )
 HEAD_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
-    (HttpProcessingError, OutcomeKind.BAD_ANSWER),
+    (MalformedAnswer, OutcomeKind.BAD_ANSWER),
     (ClientPayloadError, OutcomeKind.BAD_ANSWER),
     (ClientConnectionError, OutcomeKind.DISCONNECTED),
     (ConnectionError, OutcomeKind.DISCONNECTED),
@@ -34,14 +34,14 @@ HEAD_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
 )
 BODY_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
     (ClientPayloadError, OutcomeKind.STREAM_BROKEN),
-    (HttpProcessingError, OutcomeKind.STREAM_BROKEN),
+    (MalformedAnswer, OutcomeKind.STREAM_BROKEN),
     (ClientConnectionError, OutcomeKind.STREAM_BROKEN),
     (ConnectionError, OutcomeKind.STREAM_BROKEN),
     (OSError, OutcomeKind.STREAM_BROKEN),
 )
 """What each foreign exception means in each phase: the one place to treat a new one."""
 
-_EXPECTED: Final = (ClientError, HttpProcessingError, OSError, TimeoutError)
+_EXPECTED: Final = (ClientError, MalformedAnswer, OSError, TimeoutError)
 
 
 class Transport:

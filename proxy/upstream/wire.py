@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
-from aiohttp import ClientTimeout, TCPConnector
+from aiohttp import ClientTimeout, StreamReader, TCPConnector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection as AiohttpConnection
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
-from aiohttp.streams import StreamReader
 from yarl import URL
 
 from proxy.upstream.watch import Watch
+
+AnswerHead = RawResponseMessage
+MalformedAnswer = HttpProcessingError
+"""What aiohttp's parser raises for bytes that are no answer; not one of its client errors."""
 
 READ_BUFFER: Final = 65536
 MAX_FIELD: Final = 65536
