@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from proxy.cli.main import main
 
-main()
+main(prog_name="sponson")

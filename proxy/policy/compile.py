@@ -14,8 +14,14 @@ from proxy.policy.problem import PolicyError
 
 
 def main() -> None:
-    """Reads (PolicyBytes, instance index) from standard input; writes a PolicySnapshot or a tuple of Problems."""
-    data, index = pickle.load(sys.stdin.buffer)
+    """Reads (PolicyBytes, instance index) from standard input; writes a PolicySnapshot or a tuple of Problems.
+
+    Ends quietly when nothing is asked: its parent did not start after all.
+    """
+    question = sys.stdin.buffer.read()
+    if not question:
+        return
+    data, index = pickle.loads(question)
     try:
         answer: object = load_policy(data, instance_index=index)
     except PolicyError as error:

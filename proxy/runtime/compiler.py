@@ -6,6 +6,7 @@ import logging
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from proxy.policy.problem import PolicyError, Problem
 from proxy.policy.snapshot import PolicySnapshot
@@ -20,16 +21,17 @@ _log = logging.getLogger("sponson.policy")
 class PolicyCompiler:
     """Turns bytes into a snapshot. Blocking: call it in a thread."""
 
-    __slots__ = ("_instance_index", "_warm")
+    __slots__ = ("_command", "_instance_index", "_warm")
 
-    def __init__(self, *, instance_index: int | None = None) -> None:
+    def __init__(self, *, instance_index: int | None = None, command: Sequence[str] = CHILD) -> None:
+        self._command = command
         self._instance_index = instance_index
         self._warm: subprocess.Popen[bytes] | None = None
 
     def warm_up(self) -> None:
         """Starts a child that waits for its policy: it can import while we do."""
         try:
-            self._warm = _start()
+            self._warm = _start(self._command)
         except OSError:
             self._warm = None
 
@@ -37,7 +39,7 @@ class PolicyCompiler:
         """Returns the snapshot of a policy. Raises `PolicyError`."""
         child, self._warm = self._warm, None
         try:
-            child = child or _start()
+            child = child or _start(self._command)
         except OSError as error:
             _log.warning("cannot start a process to check the policy (%s); it is checked in this one", error)
             return _here(data, self._instance_index)
@@ -47,8 +49,8 @@ class PolicyCompiler:
         raise PolicyError(answer)
 
 
-def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(CHILD, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _ask(child: subprocess.Popen[bytes], question: bytes) -> PolicySnapshot | tuple[Problem, ...]:

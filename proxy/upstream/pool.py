@@ -12,12 +12,13 @@ LONGEST_USE = 10_000
 class Pool:
     """Connections that wait for their next request. Admission bounds them: a waiter here would be invisible."""
 
-    __slots__ = ("_idle", "dialer", "dials", "idle_seconds", "reuses")
+    __slots__ = ("_closed", "_idle", "dialer", "dials", "idle_seconds", "reuses")
 
     def __init__(self, dialer: Dialer, *, idle_seconds: float) -> None:
         self.dialer = dialer
         self.idle_seconds = idle_seconds
         self._idle: deque[UpstreamConnection] = deque()
+        self._closed = False
         self.dials = self.reuses = 0
 
     @property
@@ -46,7 +47,7 @@ class Pool:
 
     def put(self, connection: UpstreamConnection, now: float) -> None:
         """Takes a connection back whose answer was read to its end; `take` looks whether it is still good."""
-        if self.idle_seconds > 0 and connection.uses < LONGEST_USE:
+        if not self._closed and self.idle_seconds > 0 and connection.uses < LONGEST_USE:
             connection.idle_since = now
             self._idle.append(connection)
         else:
@@ -59,7 +60,8 @@ class Pool:
             self._idle.popleft().kill()
 
     async def close(self) -> None:
-        """Closes every idle connection."""
+        """Closes every idle connection, and those in use when they come back."""
+        self._closed = True
         while self._idle:
             self._idle.pop().kill()
         await self.dialer.close()
