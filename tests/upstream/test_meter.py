@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+from itertools import pairwise
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.dialects.base import Operation
+from proxy.dialects.errors import AnswerError
+from proxy.dialects.lookup import operation_of
+from proxy.exchange import Usage
+from proxy.upstream.meter import LOOKED_AT, UNPACKED, BodyMeter, Meter, PackedEvents, look, parsed
+from tests.upstream.rig import DONE, OVERLOADED, ROLE, USAGE, WORD
+
+
+def known(path: str) -> Operation:
+    operation = operation_of(path)
+    assert operation is not None
+    return operation
+
+
+CHAT, EMBEDDINGS, MESSAGES = known("/v1/chat/completions"), known("/v1/embeddings"), known("/v1/messages")
+SEEN = Usage(120, 34, 100)
+SIZES = [0, 1000, LOOKED_AT - 300, LOOKED_AT, LOOKED_AT + 1, 300_000]
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zlib": zlib.compress}
+
+cuts = st.lists(st.floats(0, 1), max_size=8)
+
+
+def pieces_of(body: bytes, places: list[float]) -> list[bytes]:
+    edges = [0, *sorted(int(place * len(body)) for place in places), len(body)]
+    return [body[start:end] for start, end in pairwise(edges)]
+
+
+def chat_body(size: int) -> bytes:
+    usage = {
+        "prompt_tokens": 120,
+        "completion_tokens": 34,
+        "prompt_tokens_details": {"cached_tokens": 100},
+        "total_tokens": 154,
+    }
+    text = 'say "usage" {' + "x" * size
+    choices = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
+    return orjson.dumps({"id": "c1", "choices": choices, "usage": usage, "system_fingerprint": "fp"})
+
+
+def embeddings_body(size: int) -> bytes:
+    data = [{"index": 0, "embedding": [0.12345] * (size // 8)}]
+    return orjson.dumps({"object": "list", "data": data, "usage": {"prompt_tokens": 8, "total_tokens": 8}})
+
+
+def metered(body: bytes, places: list[float], *, packed: bool = False, operation: Operation = CHAT) -> BodyMeter:
+    meter = BodyMeter(operation, packed=packed)
+    for piece in pieces_of(body, places):
+        meter.feed(piece)
+    meter.finish()
+    return meter
+
+
+@given(st.sampled_from(SIZES), cuts)
+def test_the_usage_of_a_chat_is_found_in_a_body_of_any_size_and_any_split(size: int, places: list[float]) -> None:
+    meter = metered(chat_body(size), places)
+    assert (meter.usage, meter.error) == (SEEN, None)
+
+
+@given(st.sampled_from(SIZES), cuts)
+def test_the_usage_of_embeddings_is_found_in_a_body_of_any_size_and_any_split(size: int, places: list[float]) -> None:
+    meter = metered(embeddings_body(size), places, operation=EMBEDDINGS)
+    assert (meter.usage, meter.error) == (Usage(8, 0, 0), None)
+
+
+@given(st.sampled_from(SIZES), cuts, st.sampled_from(sorted(PACKERS)))
+def test_a_coded_body_is_looked_at_through_a_copy(size: int, places: list[float], coding: str) -> None:
+    assert metered(PACKERS[coding](chat_body(size)), places, packed=True).usage == SEEN
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_body_that_came_whole_gives_the_same_at_one_look(size: int) -> None:
+    assert look(CHAT, chat_body(size)) == (SEEN, None)
+    assert look(CHAT, gzip.compress(chat_body(size)), packed=True) == (SEEN, None)
+
+
+@given(st.binary(max_size=400), cuts)
+def test_what_is_no_gzip_gives_nothing_and_never_fails(junk: bytes, places: list[float]) -> None:
+    meter = metered(junk, places, packed=True)
+    assert meter.usage is None
+    assert look(CHAT, junk, packed=True)[0] is None
+
+
+@given(st.floats(0, 0.9), cuts)
+def test_a_gzip_that_breaks_off_gives_nothing_and_never_fails(part: float, places: list[float]) -> None:
+    packed = gzip.compress(chat_body(1000))
+    assert metered(packed[: int(part * len(packed))] + b"\xff" * 20, places, packed=True).usage is None
+
+
+def test_a_bomb_is_not_unpacked_to_its_end() -> None:
+    bomb = gzip.compress(bytes(UNPACKED * 8))
+    meter = metered(bomb, [0.5], packed=True)
+    assert meter.usage is None
+    assert sum(map(len, meter._kept)) <= UNPACKED
+    assert look(CHAT, bomb, packed=True) == (None, None)
+
+
+def test_a_large_body_is_not_kept() -> None:
+    meter = BodyMeter(CHAT, packed=False)
+    for _ in range(100):
+        meter.feed(bytes(10_000))
+        assert sum(map(len, meter._kept)) <= LOOKED_AT + 10_000
+
+
+ERRORS = {
+    b'{"error":{"message":"x","type":"overloaded_error"}}': AnswerError(529, "overloaded_error"),
+    b'{"error":{"message":"x","code":429}}': AnswerError(429, "error"),
+    b'{"object":"error","message":"x","code":400}': AnswerError(400, "error"),
+    b'{"type":"error","error":{"type":"rate_limit_error"}}': AnswerError(429, "rate_limit_error"),
+}
+
+
+@pytest.mark.parametrize("body", ERRORS)
+def test_an_error_instead_of_content_is_found(body: bytes) -> None:
+    assert metered(body, [0.3]).error == ERRORS[body]
+    assert look(CHAT, body) == (None, ERRORS[body])
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"error":null,"id":1}', b'{"error":{}}', b"[]", b"not json", b"", b'"error"', b"\xff"]
+)
+def test_what_carries_no_error_is_none(body: bytes) -> None:
+    assert metered(body, []).error is None
+    assert look(CHAT, body) == (None, None)
+
+
+@given(cuts)
+def test_a_stream_s_content_usage_and_end_are_found_in_any_split(places: list[float]) -> None:
+    meter: Meter = CHAT.dialect.scanner(CHAT)
+    for piece in pieces_of(ROLE + b": ping\n\n", places):
+        meter.feed(piece)
+        assert not meter.content
+    for piece in pieces_of(WORD + USAGE + DONE, places):
+        meter.feed(piece)
+    assert meter.content
+    meter.finish()
+    assert (meter.usage, meter.error) == (Usage(3, 2, 0), None)
+
+
+@given(cuts)
+def test_an_error_before_the_content_is_found_in_any_split(places: list[float]) -> None:
+    meter: Meter = CHAT.dialect.scanner(CHAT)
+    for piece in pieces_of(ROLE + OVERLOADED, places):
+        meter.feed(piece)
+    assert (meter.content, meter.error) == (False, AnswerError(529, "overloaded_error"))
+
+
+@given(cuts, st.sampled_from(sorted(PACKERS)))
+def test_a_coded_stream_is_looked_at_through_a_copy(places: list[float], coding: str) -> None:
+    meter = PackedEvents(CHAT.dialect.scanner(CHAT))
+    for piece in pieces_of(PACKERS[coding](ROLE + WORD + USAGE + DONE), places):
+        meter.feed(piece)
+    meter.finish()
+    assert (meter.content, meter.usage, meter.error) == (True, Usage(3, 2, 0), None)
+
+
+def test_anthropic_messages_are_read_in_their_own_words() -> None:
+    body = b'{"type":"message","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":7,"output_tokens":2}}'
+    assert look(MESSAGES, body) == (Usage(12, 2, 7), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(b"{}", {}), (b"[1]", [1]), (b"", None), (b"{", None), (b"\xff\xfe", None)]
+)
+def test_parsing_never_fails(text: bytes, value: object) -> None:
+    assert parsed(text) == value
