@@ -42,6 +42,18 @@ def test_probes_that_all_succeed_close_it() -> None:
     assert target.whys[-1] == "probes_ok"
 
 
+def test_every_half_open_begins_anew() -> None:
+    target = Target()
+    target.half_open()
+    target.call(GOOD, 2)
+    target.call(FAILED)
+    target.passes(target.breaker.retry_after(target.now))
+    target.call(GOOD, 2)
+    assert target.state is HALF_OPEN
+    target.call(GOOD)
+    assert target.state is CLOSED
+
+
 def test_a_caller_error_shows_that_the_server_lives() -> None:
     target = Target(BreakerSettings(probes=1))
     target.half_open()
@@ -147,6 +159,16 @@ def test_three_neutral_probes_open_it_again_for_as_long_as_before(outcome: Outco
     target.call(outcome)
     assert target.whys[-1] == "probe_neutral"
     assert [change.open_seconds for change in target.changes if change.new is OPEN] == [30.0, 30.0]
+
+
+def test_neutral_probes_of_an_earlier_half_open_are_forgotten() -> None:
+    target = Target()
+    target.half_open()
+    target.call(LEFT, 2)
+    target.call(FAILED)
+    target.passes(target.breaker.retry_after(target.now))
+    target.call(LEFT, 2)
+    assert target.state is HALF_OPEN
 
 
 def test_an_idle_half_open_breaker_waits_for_its_next_call() -> None:
