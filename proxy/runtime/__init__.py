@@ -5,7 +5,7 @@
 | pipeline | THE ORDER of the stages, with the reason for each position |
 | kept_state | decision cores by identity, across reloads |
 | assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
-| targets | one provider's cores and its pipelines per model |
+| targets, models | one provider's cores and pipelines; a tier's pipelines by model |
 | secrets | reading named values; the last good one when a file vanishes |
 | reload | comparing, parsing in a thread, swapping one reference |
 | watcher, settling | when to look at the policy; whether what stands there is whole |

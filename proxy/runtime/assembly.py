@@ -21,8 +21,9 @@ from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, Rout
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
 from proxy.runtime.kept_state import KeptState
+from proxy.runtime.models import TierParts
 from proxy.runtime.secrets import Secrets
-from proxy.runtime.targets import Provider, TierParts, Workshop
+from proxy.runtime.targets import Provider, Workshop
 from proxy.stage import CallNext
 from proxy.stages.answer import PolicyAnswer
 from proxy.stages.classification import Classification
@@ -86,6 +87,7 @@ def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -
         clock=around.clock,
         bits=around.bits,
         changes=[],
+        commits_before=around.kept.commits,
     )
     if shop.process_places is not None and snapshot.concurrency is not None:
         places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")

@@ -30,11 +30,12 @@ class _Kept:
 
 
 class KeptState:
-    """Every decision core of the process."""
+    """Every decision core of the process; `commits` counts the policies that went live."""
 
-    __slots__ = ("_assembling", "_asked", "_kept", "_renamed")
+    __slots__ = ("_assembling", "_asked", "_kept", "_renamed", "commits")
 
     def __init__(self) -> None:
+        self.commits = 0
         self._kept: dict[Identity, _Kept] = {}
         self._assembling = False
         self._asked: set[Identity] = set()
@@ -60,19 +61,26 @@ class KeptState:
         A core that the same policy asks for under its old identity is not renamed.
         """
         kept = self._kept.get(identity)
-        if kept is None and was is not None and was not in self._asked and (kept := self._kept.get(was)) is not None:
-            self._kept[identity] = kept
-            self._renamed[identity] = was
         if kept is None:
-            kept = self._kept[identity] = _Kept(make(), in_use=not self._assembling)
+            kept = self._kept[identity] = self._renamed_from(was, identity) or _Kept(make(), in_use=False)
         if self._assembling:
             self._asked.add(identity)
         else:
             kept.in_use, kept.unused_since = True, None
         return cast(T, kept.core)
 
+    def _renamed_from(self, was: Identity | None, identity: Identity) -> _Kept | None:
+        old = self._kept.get(was) if was is not None and was not in self._asked else None
+        if old is None or was is None:
+            return None
+        if not self._assembling:
+            return self._kept.pop(was)
+        self._renamed[identity] = was
+        return _Kept(old.core, in_use=False)
+
     def commit(self, now: float) -> None:
         """The assembled policy is live: old names are forgotten, the ten minutes of what it does not use begin."""
+        self.commits += 1
         self._assembling = False
         for old in self._renamed.values():
             self._kept.pop(old, None)

@@ -1,7 +1,4 @@
-"""One provider, assembled: its cores from kept state, and its pipelines per model.
-
-Models that the policy names are compiled; models that callers invent come from a bounded map and are labelled `other`.
-"""
+"""One provider, assembled: its cores from kept state, and the pipelines that it makes for its tiers and models."""
 
 from __future__ import annotations
 
@@ -12,11 +9,9 @@ from typing import Final, TypeVar
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
-from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Key, KeyRing
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Refusal, Room
-from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.decisions.shares import FleetSettings, share_of
 from proxy.exchange import Credential, PhaseLimits
 from proxy.observer import BreakerChanged, KeyChanged, Observer
@@ -25,6 +20,7 @@ from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
 from proxy.ports import Bits
 from proxy.runtime import pipeline
 from proxy.runtime.kept_state import Identity, KeptState
+from proxy.runtime.models import ModelTargets, TierParts
 from proxy.runtime.secrets import Secrets, secret_hash
 from proxy.stage import CallNext
 from proxy.stages.admission import AdmissionStage
@@ -36,8 +32,6 @@ from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
 from proxy.upstream.wire import Address, Dialer
 
-MOST_INVENTED_MODELS: Final = 64
-OTHER: Final = "other"
 ANY_MODEL: Final = "*"
 
 T = TypeVar("T")
@@ -56,6 +50,12 @@ class Workshop:
     clock: Clock
     bits: Bits
     changes: list[Callable[[], None]]
+    commits_before: int
+
+    @property
+    def live(self) -> bool:
+        """Whether the policy that was assembled here is the live one."""
+        return self.kept.commits == self.commits_before + 1
 
     def later(self, change: Callable[[], None]) -> None:
         """Keeps a change for the swap: an assembly that fails half-way changes nothing."""
@@ -66,17 +66,6 @@ class Workshop:
         for change in self.changes:
             change()
         self.changes.clear()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierParts:
-    """What a tier brings to its target's pipelines."""
-
-    retry: RetrySettings
-    budget: RetryBudget
-    replay_bytes: int
-    phases: PhaseLimits
-    waits: WaitLimits
 
 
 class Provider:
@@ -93,7 +82,6 @@ class Provider:
         self.ring = self._ring() if snapshot.keys else None
         self.pool = self._pool()
         self._named = {model for model, _ in snapshot.models}
-        self._shared_breaker: Breaker | None = None
         self._lines: dict[str, Line] = {}
         self._transport = Transport(
             pool=self.pool, headers=self._headers(), answer_headers=AnswerHeaders(), clock=shop.clock
@@ -131,8 +119,13 @@ class Provider:
         )
         return pipeline.target(stages, self._transport)
 
-    def late_pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
-        """Builds a pipeline while the policy is live already: its changes apply at once."""
+    def late_pipeline(self, model: str, label: str, parts: TierParts) -> CallNext | None:
+        """Builds a pipeline while the policy is live: its changes apply at once. None when it is live no more.
+
+        A request that outlives its policy must not set the cores back to what that policy wanted.
+        """
+        if not self._shop.live:
+            return None
         made = self.pipeline(model, label, parts)
         self._shop.apply()
         return made
@@ -183,7 +176,6 @@ class Provider:
             str(self.pool.address),
             scope,
         )
-        lines = self._lines.values() if settings.per_provider else (line,)
 
         def changed(change: BreakerChange) -> None:
             shop.observer.happened(
@@ -198,12 +190,16 @@ class Provider:
             )
             if change.new is BreakerState.OPEN:
                 refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=change.open_seconds)
-                for waiting in list(lines):
+                for waiting in self._all_lines() if settings.per_provider else [line]:
                     shop.admission.flush(waiting, refusal)
 
         shop.later(lambda: breaker.reconfigure(settings, first_byte=first_byte))
         shop.later(lambda: breaker.rewire(changed))
         return breaker
+
+    def _all_lines(self) -> list[Line]:
+        """Every queue of this provider, those of an earlier policy too."""
+        return [line for _, line, _ in self._shop.kept.all(Line) if line.room is self.room]
 
     def _ring(self) -> KeyRing:
         shop, name = self._shop, self.snapshot.name
@@ -264,31 +260,3 @@ class Provider:
             auth_header=snapshot.auth.header.encode("latin-1"),
             propagate_trace=snapshot.propagate_trace,
         )
-
-
-class ModelTargets:
-    """One tier's pipelines: compiled for every model that the policy names, and for a bounded number of others."""
-
-    __slots__ = ("_invented", "_named", "_parts", "_provider", "_ready")
-
-    def __init__(self, provider: Provider, parts: TierParts, *, named: frozenset[str]) -> None:
-        self._provider = provider
-        self._parts = parts
-        self._named = named
-        self._invented = 0
-        self._ready: dict[str | None, tuple[str, CallNext]] = {}
-        for model in sorted(named):
-            self._ready[model] = (model, provider.pipeline(model, model, parts))
-        self._ready[None] = (OTHER, provider.pipeline(OTHER, OTHER, parts))
-
-    def of(self, model: str | None) -> tuple[str, CallNext]:
-        """Returns the model's label and pipeline; too many invented models share one."""
-        found = self._ready.get(model)
-        if found is not None:
-            return found
-        assert model is not None
-        if self._invented >= MOST_INVENTED_MODELS:
-            return self._ready[None]
-        self._invented += 1
-        made = self._ready[model] = (OTHER, self._provider.late_pipeline(model, OTHER, self._parts))
-        return made

@@ -156,3 +156,13 @@ def test_only_the_asked_for_type_is_listed() -> None:
     kept.commit(0.0)
     assert [identity for identity, _, _ in kept.all(Places)] == [("provider", "alpha")]
     assert len(kept) == 2
+
+
+def test_what_a_request_asks_for_under_a_new_name_is_renamed_at_once_and_for_good() -> None:
+    kept = KeptState()
+    (core,) = assembled(kept, ONE, now=0.0)
+    assembled(kept, now=1.0)
+    assert kept.get(OTHER, Core, was=ONE) is core
+    assert in_use(kept) == {OTHER: True}
+    assembled(kept, now=2.0)
+    assert in_use(kept) == {OTHER: False}

@@ -1,0 +1,150 @@
+"""/status, /policy and the gauges: what is, by its present name, and no secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proxy.runtime.reload import PolicyState
+from proxy.runtime.status import StatusReader, policy_document
+from tests.runtime.shop import POLICY, Shop, breaker_of, changed, park, rest
+
+SECRETS = {"KEY_1": "hush-hush-1", "KEY_2": "hush-hush-2"}
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[Shop]:
+    shop = Shop(dict(SECRETS))
+    shop.live(POLICY)
+    yield shop
+    await shop.close()
+
+
+def status(shop: Shop) -> dict[str, list[dict[str, object]]]:
+    shown: dict[str, list[dict[str, object]]] = StatusReader(shop.kept, shop.clock).status()
+    return shown
+
+
+def row(rows: list[dict[str, object]], **wanted: object) -> dict[str, object]:
+    (found,) = [each for each in rows if wanted.items() <= each.items()]
+    return found
+
+
+def gauges(shop: Shop, name: str) -> dict[tuple[str, ...], float]:
+    readings = StatusReader(shop.kept, shop.clock).gauges()
+    return {tuple(value for _, value in each.labels): each.value for each in readings if each.name == name}
+
+
+async def test_permits_show_every_limit_with_its_use(shop: Shop) -> None:
+    permit = shop.permit("alpha", "large")
+    assert permit.key is not None
+    shown = {str(each["limit"]): (each["in_use"], each["size"]) for each in status(shop)["permits"]}
+    assert shown["all providers"] == (1, 50)
+    assert shown["provider alpha"] == (1, 10)
+    assert shown["model alpha/large"] == (1, 3)
+    assert shown["connections beta"] == (0, 100)
+    assert shown["key alpha/a2"] == (int(permit.key.id == "a2"), 5)
+
+
+async def test_breakers_show_their_state_and_when_they_may_be_asked_again(shop: Shop) -> None:
+    shop.trip(breaker_of(shop, "large"))
+    shop.clock.advance(10.0)
+    opened = row(status(shop)["breakers"], provider="alpha", model="large")
+    assert (opened["state"], opened["address"]) == ("open", "http://127.0.0.1:9")
+    assert isinstance(opened["retry_after"], float)
+    assert 0.0 < opened["retry_after"] < 60.0
+    closed = row(status(shop)["breakers"], provider="alpha", model="other")
+    assert (closed["state"], closed["retry_after"]) == ("closed", 0.0)
+
+
+async def test_time_alone_moves_what_is_shown(shop: Shop) -> None:
+    shop.trip(breaker_of(shop, "large"))
+    shop.clock.advance(61.0)
+    assert row(status(shop)["breakers"], provider="alpha", model="large")["state"] == "half_open"
+    assert gauges(shop, "sponson.breaker.state")["alpha", "large"] == 1
+
+
+async def test_queues_show_who_waits_where(shop: Shop) -> None:
+    for _ in range(5):
+        shop.enter("alpha", "large")
+    alpha = row(status(shop)["queues"], provider="alpha")
+    assert (alpha["waiting"], alpha["by_target"]) == (2, {"alpha/large": 2})
+    assert gauges(shop, "sponson.queue.waiting")["alpha",] == 2
+    assert row(status(shop)["queues"], provider="beta")["waiting"] == 0
+
+
+async def test_keys_show_their_state(shop: Shop) -> None:
+    rest(shop, "a1", 20.0)
+    park(shop, "a2")
+    keys = status(shop)["keys"]
+    assert row(keys, id="a1") == {
+        "provider": "alpha",
+        "id": "a1",
+        "state": "resting",
+        "rests_for": 20.0,
+        "in_use": 0,
+        "limit": None,
+    }
+    assert (row(keys, id="a2")["state"], row(keys, id="a2")["limit"]) == ("parked", 5)
+    shop.clock.advance(21.0)
+    assert row(status(shop)["keys"], id="a1")["state"] == "usable"
+
+
+async def test_connections_show_their_address(shop: Shop) -> None:
+    assert row(status(shop)["connections"], provider="beta") == {
+        "provider": "beta",
+        "address": "http://127.0.0.1:9",
+        "idle": 0,
+        "dials": 0,
+        "reuses": 0,
+    }
+
+
+async def test_gauges_of_limits_have_labels_from_closed_sets(shop: Shop) -> None:
+    shop.permit("alpha", "large")
+    used, share = gauges(shop, "sponson.permits.used"), gauges(shop, "sponson.permits.share")
+    assert used.keys() == share.keys()
+    assert (used["process", ""], share["process", ""]) == (1, 50)
+    assert (used["model", "alpha", "large"], share["model", "alpha", "large"]) == (1, 3)
+    assert share["key", "alpha", "a2"] == 5
+
+
+async def test_after_a_renaming_everything_has_its_new_name(shop: Shop) -> None:
+    for _ in range(4):
+        shop.enter("alpha", "large")
+    renamed = changed("  alpha:\n", "  gamma:\n    was: alpha\n").replace("provider: alpha", "provider: gamma")
+    shop.live(renamed)
+    shown = status(shop)
+    assert "alpha" not in json.dumps(shown)
+    assert row(shown["queues"], provider="gamma")["by_target"] == {"gamma/large": 1}
+    assert row(shown["permits"], limit="model gamma/large")["in_use"] == 3
+
+
+async def test_what_no_policy_uses_is_not_shown(shop: Shop) -> None:
+    shop.live("version: 1\nproviders: {beta: {base_url: 'http://127.0.0.1:9/v1'}}\n")
+    assert "alpha" not in json.dumps(status(shop))
+    assert {labels for labels in gauges(shop, "sponson.permits.share") if "alpha" in labels} == set()
+
+
+async def test_no_secret_is_shown_and_everything_is_json(shop: Shop) -> None:
+    shop.permit("alpha", "large")
+    shown = json.dumps(status(shop)) + repr(list(StatusReader(shop.kept, shop.clock).gauges()))
+    assert "hush" not in shown
+
+
+def test_the_policys_page_shows_revision_hashes_age_and_problems() -> None:
+    state = PolicyState(path="p.yaml", revision=3, digest="d1", seen_digest="d2", loaded_at=100.0)
+    state.problems, state.warnings, state.rejected, state.watching = ("p.yaml:1:1: x",), ("w",), 2, "polling"
+    assert policy_document(state, 112.3456) == {
+        "path": "p.yaml",
+        "revision": 3,
+        "hash": "d1",
+        "hash_seen": "d2",
+        "age_seconds": 12.346,
+        "problems": ["p.yaml:1:1: x"],
+        "warnings": ["w"],
+        "rejected": 2,
+        "watching": "polling",
+    }
