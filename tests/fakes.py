@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from multidict import CIMultiDict
 
@@ -25,7 +25,6 @@ from proxy.exchange import (
     Upload,
 )
 from proxy.exchange import Reply as ReplyPort
-from proxy.observer import ProcessEvent
 from proxy.outcome import Outcome, OutcomeKind
 
 LIMITS = PhaseLimits(connect=5.0, first_byte=30.0, answer=600.0, idle=30.0, stream=3600.0)
@@ -269,43 +268,6 @@ def with_attempt(exchange: Exchange, *, limits: PhaseLimits = LIMITS) -> Attempt
     exchange.attempt = attempt
     exchange.facts.attempts.append(attempt)
     return attempt
-
-
-Step = Outcome | Exception | Callable[[Exchange], Awaitable[Outcome]]
-
-
-class ScriptedTerminal:
-    """Answers calls by a script: an outcome, an exception to raise, or a coroutine function; the last one repeats."""
-
-    def __init__(self, *script: Step) -> None:
-        self._script = list(script) or [Outcome(OutcomeKind.OK, status=200, committed=True)]
-        self.calls: list[Exchange] = []
-
-    async def __call__(self, exchange: Exchange) -> Outcome:
-        """Makes the next step of the script."""
-        self.calls.append(exchange)
-        step = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-        if isinstance(step, Outcome):
-            return step
-        if isinstance(step, Exception):
-            raise step
-        return await step(exchange)
-
-
-@dataclass(slots=True)
-class ManualObserver:
-    """Keeps what it is told."""
-
-    exchanges: list[Exchange] = field(default_factory=list)
-    events: list[ProcessEvent] = field(default_factory=list)
-
-    def ended(self, exchange: Exchange) -> None:
-        """Keeps the exchange."""
-        self.exchanges.append(exchange)
-
-    def happened(self, event: ProcessEvent) -> None:
-        """Keeps the event."""
-        self.events.append(event)
 
 
 def answered(status: int = 200) -> Outcome:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxy.observer import KeyChanged, Observers, SilentObserver
-from tests.fakes import ManualObserver, make_exchange
+from tests.fakes import make_exchange
+from tests.scripted import ManualObserver
 
 EVENT = KeyChanged(provider="alpha", key_id="a1", state="resting", seconds=3.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.decisions.classification import AnyRequest
 from proxy.plan import RoutePlan
-from tests.fakes import ScriptedTerminal
+from tests.scripted import ScriptedTerminal
 
 
 def test_a_route_shows_its_name_and_nothing_of_its_pipeline() -> None:

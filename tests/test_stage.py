@@ -5,7 +5,8 @@ from __future__ import annotations
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
 from proxy.stage import CallNext, compose
-from tests.fakes import ScriptedTerminal, answered, make_exchange
+from tests.fakes import answered, make_exchange
+from tests.scripted import ScriptedTerminal
 
 
 class Marking:

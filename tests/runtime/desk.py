@@ -11,7 +11,8 @@ from proxy.policy.load import load_policy
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.reload import PolicyKeeper
 from proxy.runtime.secrets import Secrets
-from tests.fakes import FakeClock, ManualObserver
+from tests.fakes import FakeClock
+from tests.scripted import ManualObserver
 
 WAIT_SECONDS = 20.0
 

@@ -18,8 +18,9 @@ from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.secrets import Secrets
 from proxy.upstream.pool import Pool
-from tests.fakes import FakeClock, ManualObserver, counting_bits
+from tests.fakes import FakeClock, counting_bits
 from tests.policy.samples import load
+from tests.scripted import ManualObserver
 
 T = TypeVar("T")
 POLICY = """\

@@ -12,9 +12,7 @@ from proxy.policy.source import PolicyBytes
 from proxy.runtime.compiler import PolicyCompiler
 
 GOOD = PolicyBytes(
-    files=(
-        ("p.yaml", b"version: 1\nproviders: {a: {base_url: 'http://x/v1'}}\nfleet: {size: {static: 4}}\n"),
-    )
+    files=(("p.yaml", b"version: 1\nproviders: {a: {base_url: 'http://x/v1'}}\nfleet: {size: {static: 4}}\n"),)
 )
 BAD = PolicyBytes(files=(("p.yaml", b"version: 1\nproviders: {a: {base_ulr: x}}\nroutes: [{name: r, tiers: []}]\n"),))
 

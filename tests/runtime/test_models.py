@@ -5,7 +5,8 @@ from __future__ import annotations
 from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.runtime.models import LONGEST_INVENTED_NAME, MOST_INVENTED_MODELS, OTHER, ModelTargets, TierParts
 from proxy.stage import CallNext
-from tests.fakes import LIMITS, ScriptedTerminal
+from tests.fakes import LIMITS
+from tests.scripted import ScriptedTerminal
 from tests.stages.world import WAITS
 
 

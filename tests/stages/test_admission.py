@@ -12,7 +12,8 @@ from proxy.exchange import Exchange
 from proxy.observer import Waited
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stages.admission import AdmissionStage
-from tests.fakes import Ask, FakeClock, ScriptedTerminal, answered, make_exchange, settle
+from tests.fakes import Ask, FakeClock, answered, make_exchange, settle
+from tests.scripted import ScriptedTerminal
 from tests.stages.world import WAITS, Provider, failed
 
 

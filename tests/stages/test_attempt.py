@@ -9,7 +9,8 @@ import pytest
 from proxy.exchange import CancelCause, Credential, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stages.attempt import AttemptStage
-from tests.fakes import LIMITS, FakeClock, ScriptedTerminal, answered, counting_bits, make_exchange, settle
+from tests.fakes import LIMITS, FakeClock, answered, counting_bits, make_exchange, settle
+from tests.scripted import ScriptedTerminal
 
 
 def stage(clock: FakeClock) -> AttemptStage:

@@ -10,7 +10,8 @@ from proxy.decisions.breaker import BreakerState
 from proxy.exchange import CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.stages.breaker import BreakerStage
-from tests.fakes import Ask, FakeClock, ScriptedTerminal, answered, make_exchange, settle
+from tests.fakes import Ask, FakeClock, answered, make_exchange, settle
+from tests.scripted import ScriptedTerminal
 from tests.stages.world import BREAKER, WatchedBreaker, failed
 
 LIMIT = BREAKER.consecutive

@@ -9,7 +9,8 @@ from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.plan import RoutePlan
 from proxy.stages.classification import Classification
-from tests.fakes import Ask, FakeUpload, ScriptedTerminal, make_exchange
+from tests.fakes import Ask, FakeUpload, make_exchange
+from tests.scripted import ScriptedTerminal
 
 JSON = (("content-type", "application/json"),)
 CHAT = b'{"model":"gpt-x","stream":true}'

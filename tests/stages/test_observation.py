@@ -11,7 +11,8 @@ from proxy.exchange import CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.ports import Rescue
 from proxy.stages.observation import ObservationStage
-from tests.fakes import FakeClock, ManualObserver, ScriptedTerminal, answered, make_exchange, settle
+from tests.fakes import FakeClock, answered, make_exchange, settle
+from tests.scripted import ManualObserver, ScriptedTerminal
 
 
 class Rescuer:

@@ -11,7 +11,8 @@ from proxy.exchange import Exchange
 from proxy.observer import Retried
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.stages.retry import RetryStage
-from tests.fakes import FakeClock, ScriptedTerminal, Step, answered, make_exchange, settle
+from tests.fakes import FakeClock, answered, make_exchange, settle
+from tests.scripted import ScriptedTerminal, Step
 from tests.stages.world import failed, ring_of, unanswered
 
 SETTINGS = RetrySettings(attempts=3, base=1.0, cap=4.0)

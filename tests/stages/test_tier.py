@@ -11,7 +11,8 @@ from proxy.exchange import Exchange
 from proxy.plan import RoutePlan
 from proxy.stage import CallNext
 from proxy.stages.tier import ProviderTier
-from tests.fakes import Ask, FakeUpload, ScriptedTerminal, make_exchange
+from tests.fakes import Ask, FakeUpload, make_exchange
+from tests.scripted import ScriptedTerminal
 from tests.stages.world import make_plan
 
 

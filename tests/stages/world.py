@@ -30,7 +30,8 @@ from proxy.stages.fallback import FallbackTiers
 from proxy.stages.observation import ObservationStage
 from proxy.stages.retry import RetryStage
 from proxy.stages.tier import ProviderTier
-from tests.fakes import LIMITS, FakeClock, ManualObserver, ScriptedTerminal, answered, counting_bits
+from tests.fakes import LIMITS, FakeClock, answered, counting_bits
+from tests.scripted import ManualObserver, ScriptedTerminal
 
 WAITS = WaitLimits(queue=10.0, quota_wait=30.0)
 BREAKER = BreakerSettings(consecutive=3, min_calls=100, probes=1, open_first=5.0, open_cap=5.0)
