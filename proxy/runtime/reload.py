@@ -19,7 +19,7 @@ from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes, read_policy
 from proxy.runtime.secrets import Secrets
-from proxy.runtime.settling import Standing, came_whole, standing
+from proxy.runtime.settling import Standing, came_whole, mounted_alone, standing
 from proxy.runtime.watcher import changes
 
 SETTLE_SECONDS = 0.4
@@ -81,6 +81,8 @@ class PolicyKeeper:
     def first(self) -> None:
         """Loads the policy at start. Raises `PolicyUnreadable`, `PolicyError`: at start a bad policy is fatal."""
         self._standing = standing(self._path)
+        for name in mounted_alone(self._standing):
+            _log.warning("%s is mounted by itself (a subPath): changes may never arrive; mount its directory", name)
         data = read_policy(self._path)
         self._live(self._understand(data), began=self._clock.now())
 

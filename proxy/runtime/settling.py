@@ -7,10 +7,14 @@ place has changed its inode's status after its last write; one that is being wri
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 SWAPPED = "..data"
+MOUNTS = Path("/proc/self/mountinfo")
+MOUNT_POINT = 4
+"""Which field of a line of mountinfo names the place (proc_pid_mountinfo(5), counted from 0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +56,17 @@ def _moved_in(name: str) -> bool:
     except OSError:
         return False
     return status.st_ctime_ns > status.st_mtime_ns
+
+
+def mounted_alone(place: Standing | None, mounts: Path = MOUNTS) -> list[str]:
+    """Returns the files that are mounts of their own (a `subPath`): a swap of their source never reaches them."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    points = {_unescaped(line.split(" ")[MOUNT_POINT]) for line in lines if line.count(" ") > MOUNT_POINT}
+    return sorted(name for name, _ in place.files if name in points) if place is not None else []
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.settling import came_whole, standing
+from proxy.runtime.settling import came_whole, mounted_alone, standing
 from tests.runtime.places import mounted, moved_in
 
 
@@ -69,3 +69,21 @@ def test_what_is_not_there_stands_nowhere(tmp_path: Path) -> None:
     assert standing(tmp_path / "none") is None
     assert not came_whole(None, standing(tmp_path))
     assert not came_whole(standing(tmp_path), None)
+
+
+def test_a_file_that_is_a_mount_of_its_own_is_named(tmp_path: Path) -> None:
+    for name in ("a b.yaml", "c.yaml"):
+        (tmp_path / name).write_text("x")
+    mounts = tmp_path / ".mountinfo"
+    line = "310 299 254:1 /pods/volumes {} ro,relatime - ext4 /dev/vda1 rw\n"
+    mounts.write_text(line.format(tmp_path) + line.format(f"{tmp_path}/a\\040b.yaml") + "\n")
+    assert mounted_alone(standing(tmp_path), mounts) == [f"{tmp_path}/a b.yaml"]
+    assert mounted_alone(standing(tmp_path / "a b.yaml"), mounts) == [f"{tmp_path}/a b.yaml"]
+    assert mounted_alone(standing(tmp_path / "c.yaml"), mounts) == []
+
+
+def test_where_mounts_cannot_be_told_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("x")
+    assert mounted_alone(standing(tmp_path), tmp_path / "none") == []
+    assert mounted_alone(None) == []
+    assert mounted_alone(standing(tmp_path)) == []
