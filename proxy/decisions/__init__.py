@@ -5,7 +5,7 @@
 | classification | request facts → route |
 | deadline | phase limits; what is left |
 | fallback | which tier next, given the outcome |
-| retry | again or not, after how long; the retry budget; Retry-After in all its forms |
+| retry | again or not, after how long; the retry budget |
 | breaker | closed / open / half-open |
 | verdict, ticket, cooldown | what an end says of a target; one call's leave; how long open lasts |
 | admission | who waits, who goes next, who is refused: permits and keys taken together |

@@ -80,6 +80,17 @@ def test_waiting_for_a_permit_and_then_for_a_key_has_two_clocks() -> None:
     assert waiter.refusal.reason is Reason.KEYS_RESTING
 
 
+def test_the_clock_of_everybody_in_the_queue_follows_what_is_missing() -> None:
+    desk = Desk(Places("provider", 1), ring=a_ring(a_key("k")))
+    permit = desk.goes()
+    waiters = [desk.waits(an_ask(queue=2.0)) for _ in range(3)]
+    desk.passes(1.5)
+    resting(desk, seconds=10.0)
+    permit.release(desk.now)
+    desk.passes(9.0)
+    assert [waiter.refusal for waiter in waiters] == [None, None, None]
+
+
 def test_a_tried_key_is_avoided_while_another_is_free() -> None:
     desk = Desk(Places("provider", 9), ring=a_ring(a_key("a"), a_key("b")))
     assert {permit.key.id for permit in (desk.goes(an_ask(tried={"a"})) for _ in range(4)) if permit.key} == {"b"}

@@ -260,6 +260,7 @@ class Admissions(RuleBasedStateMachine):
             self.release(0)
         assert all(places.used == 0 for places in self.places())
         assert self.admission.waiting == 0
+        assert repr(self.admission) == "<Admission 0 waiting in 0 lines>"
         assert not any(any(line.waiters) for line in self.lines)
 
 
