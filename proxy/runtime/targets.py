@@ -103,6 +103,7 @@ class Provider:
             retry=RetryStage(
                 parts.retry,
                 budget=parts.budget,
+                breaker=breaker,
                 ring=self.ring,
                 replay_bytes=parts.replay_bytes,
                 clock=shop.clock,

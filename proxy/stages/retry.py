@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.clock import Clock
+from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.retry import (
     Again,
@@ -22,19 +23,21 @@ from proxy.stage import CallNext
 class RetryStage:
     """Calls one tier until it has answered, or another try would not help."""
 
-    __slots__ = ("_budget", "_clock", "_replay_bytes", "_ring", "_settings")
+    __slots__ = ("_breaker", "_budget", "_clock", "_replay_bytes", "_ring", "_settings")
 
     def __init__(
         self,
         settings: RetrySettings,
         *,
         budget: RetryBudget,
+        breaker: Breaker | None,
         ring: KeyRing | None,
         replay_bytes: int,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._budget = budget
+        self._breaker = breaker
         self._ring = ring
         self._replay_bytes = replay_bytes
         self._clock = clock
@@ -85,9 +88,19 @@ class RetryStage:
             request_id=exchange.facts.request_id,
         )
         again = decide(outcome, situation, self._settings)
-        if isinstance(again, Again) and not again.other_key and not self._budget.take(now):
+        if isinstance(again, Enough):
+            return again
+        if self._stays_open(now, again.delay) or not (again.other_key or self._budget.take(now)):
             return Enough(spent=True)
         return again
+
+    def _stays_open(self, now: float, seconds: float) -> bool:
+        """Whether the breaker would refuse a retry: then nobody waits for it."""
+        breaker = self._breaker
+        if breaker is None:
+            return False
+        breaker.tick(now)
+        return breaker.state is BreakerState.OPEN and breaker.retry_after(now) > seconds
 
     @staticmethod
     def _keep_answer(exchange: Exchange, before: Outcome | None, outcome: Outcome) -> None:

@@ -7,13 +7,14 @@ import asyncio
 import pytest
 
 from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget, RetrySettings, backoff_seconds
+from proxy.decisions.verdict import Verdict
 from proxy.exchange import Exchange
 from proxy.observer import Retried
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.stages.retry import RetryStage
 from tests.fakes import FakeClock, answered, make_exchange, settle
 from tests.scripted import ScriptedTerminal, Step
-from tests.stages.world import failed, ring_of, unanswered
+from tests.stages.world import BREAKER, WatchedBreaker, failed, ring_of, unanswered
 
 SETTINGS = RetrySettings(attempts=3, base=1.0, cap=4.0)
 
@@ -28,8 +29,14 @@ class Loop:
         self.terminal = ScriptedTerminal(*script)
         self.ring = ring_of(keys.split()) if keys else None
         self.budget = RetryBudget(settings.budget)
+        self.breaker = WatchedBreaker()
         self.stage = RetryStage(
-            settings, budget=self.budget, ring=self.ring, replay_bytes=replay_bytes, clock=self.clock
+            settings,
+            budget=self.budget,
+            breaker=self.breaker,
+            ring=self.ring,
+            replay_bytes=replay_bytes,
+            clock=self.clock,
         )
         self.exchange = make_exchange()
         self.exchange.attempts_left = settings.attempts
@@ -225,6 +232,25 @@ async def test_a_spent_budget_ends_retries_of_other_requests_too() -> None:
         assert loop.budget.take(loop.clock.now())
     outcome = await loop.run(seconds=0.0)
     assert loop.calls == 1
+    assert outcome.retries_spent
+
+
+@pytest.mark.parametrize(("told", "calls"), [(0.0, 1), (BREAKER.open_first + 1.0, 2)])
+async def test_nobody_waits_for_a_retry_that_an_open_breaker_would_refuse(told: float, calls: int) -> None:
+    loop: Loop
+
+    async def call(exchange: Exchange) -> Outcome:
+        for _ in range(BREAKER.consecutive):
+            if (ticket := loop.breaker.acquire(loop.clock.now(), stream=False)) is not None:
+                ticket.on_wire(loop.clock.now())
+                ticket.end(Verdict.FAILURE, loop.clock.now())
+        outcome = failed(503)
+        outcome.retry_after = told
+        return outcome
+
+    loop = Loop(call, settings=RetrySettings(attempts=2))
+    outcome = await loop.run()
+    assert loop.calls == calls
     assert outcome.retries_spent
 
 

@@ -78,7 +78,14 @@ class Provider:
     def pipeline(self, terminal: CallNext, *, waits: WaitLimits = WAITS) -> CallNext:
         """The target's pipeline, as the runtime composes it."""
         stages = pipeline.TargetStages(
-            retry=RetryStage(self.settings, budget=self.budget, ring=self.ring, replay_bytes=1 << 20, clock=self.clock),
+            retry=RetryStage(
+                self.settings,
+                budget=self.budget,
+                breaker=self.breaker,
+                ring=self.ring,
+                replay_bytes=1 << 20,
+                clock=self.clock,
+            ),
             breaker=BreakerStage(self.breaker, clock=self.clock),
             admission=AdmissionStage(self.admission, self.line, limits=waits, clock=self.clock),
             attempt=AttemptStage(provider=self.name, model="m1", limits=LIMITS, clock=self.clock, bits=counting_bits),
