@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from proxy.downstream.admin import AdminServer, AdminSources
+from proxy.downstream.listen import ListenAddress, bind
+from tests.downstream.visitor import Answer, read_answer, talk
+
+
+@dataclass(slots=True)
+class State:
+    """What the sources say."""
+
+    live: bool = True
+    ready: bool = True
+    started: bool = True
+
+    def sources(self) -> AdminSources:
+        return AdminSources(
+            live=lambda: self.live,
+            ready=lambda: self.ready,
+            started=lambda: self.started,
+            metrics=lambda: ("text/plain; version=0.0.4; charset=utf-8", b"up 1\n"),
+            policy=lambda: {"revision": 3, "problems": []},
+            status=lambda: {"targets": {1: {"state": "closed"}}},
+        )
+
+
+@asynccontextmanager
+async def admin(state: State) -> AsyncIterator[int]:
+    server = AdminServer(state.sources())
+    sockets = bind(ListenAddress(host="127.0.0.1", port=0))
+    await server.listen(sockets)
+    try:
+        yield sockets[0].getsockname()[1]
+    finally:
+        await server.close()
+
+
+async def get(port: int, path: str, method: str = "GET") -> Answer:
+    ask = f"{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    return read_answer(await talk(port, ask.encode()), head=method == "HEAD")[0]
+
+
+@pytest.mark.parametrize(("path", "name"), [("/livez", "live"), ("/readyz", "ready"), ("/startupz", "started")])
+async def test_a_probe_follows_its_source(path: str, name: str) -> None:
+    state = State()
+    async with admin(state) as port:
+        assert (await get(port, path)).status == 200
+        setattr(state, name, False)
+        assert (await get(port, path)).status == 503
+        setattr(state, name, True)
+        assert (await get(port, path)).status == 200
+
+
+async def test_metrics_come_with_their_type() -> None:
+    async with admin(State()) as port:
+        answer = await get(port, "/metrics")
+        assert (answer.body, answer.get("content-type")) == (b"up 1\n", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [("/policy", {"revision": 3, "problems": []}), ("/status", {"targets": {"1": {"state": "closed"}}})],
+)
+async def test_documents_are_json(path: str, document: dict[str, Any]) -> None:
+    async with admin(State()) as port:
+        answer = await get(port, path)
+        assert orjson.loads(answer.body) == document
+        assert (answer.get("content-type") or b"").startswith(b"application/json")
+
+
+async def test_the_index_names_every_path() -> None:
+    async with admin(State()) as port:
+        text = (await get(port, "/")).body.decode()
+        for path in ("/livez", "/readyz", "/startupz", "/metrics", "/policy", "/status"):
+            assert path in text
+            assert (await get(port, path)).status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_it_is_for_reading_only(method: str) -> None:
+    async with admin(State()) as port:
+        assert (await get(port, "/policy", method)).status == 405
+
+
+async def test_an_unknown_path_is_not_found() -> None:
+    async with admin(State()) as port:
+        assert (await get(port, "/nope")).status == 404
+
+
+async def test_closing_takes_no_longer_than_a_moment_though_a_client_stays() -> None:
+    async with admin(State()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+        await reader.readuntil(b"ok\n")
+    async with asyncio.timeout(5.0):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_server_that_never_listened_can_be_closed() -> None:
+    await AdminServer(State().sources()).close()
