@@ -134,12 +134,19 @@ def decide(outcome: Outcome, at: Situation, settings: RetrySettings) -> Again | 
         return Enough()
     if at.calls >= at.allowed:
         return Enough(spent=at.allowed > 1)
+    return _wait(outcome, at, settings)
+
+
+def _wait(outcome: Outcome, at: Situation, settings: RetrySettings) -> Again | Enough:
+    """Decides whether the time until another try is worth it. What a key rests is waited for in admission, not here."""
     delay = backoff_seconds(settings, retry=at.calls - 1, request_id=at.request_id)
-    told = outcome.retry_after or 0.0
-    if at.later_tier and max(told, delay) > LONGEST_WAIT_WITH_NEXT_TIER:
+    known = max(outcome.retry_after or 0.0, delay)
+    if at.later_tier and known > LONGEST_WAIT_WITH_NEXT_TIER:
         return Enough()
-    delay = max(told, delay)
-    return Enough(spent=True) if delay >= at.seconds_left else Again(delay=delay)
+    if known >= at.seconds_left:
+        return Enough(spent=True)
+    rests = outcome.kind is OutcomeKind.RATE_LIMITED and at.own_key
+    return Again(delay=delay if rests else known)
 
 
 def worth_another(outcome: Outcome) -> bool:

@@ -108,9 +108,11 @@ def test_a_delay_is_as_long_as_told_and_else_within_the_cap_and_always_within_th
     if isinstance(again, Enough) or again.other_key:
         return
     told = outcome.retry_after or 0.0
-    assert told <= again.delay <= max(SETTINGS.cap, told)
-    assert again.delay < at.seconds_left
-    assert again.delay <= 1.0 or not at.later_tier
+    rests = outcome.kind is K.RATE_LIMITED and at.own_key
+    assert again.delay <= (SETTINGS.cap if rests else max(SETTINGS.cap, told))
+    assert again.delay >= told or rests
+    assert max(again.delay, told) < at.seconds_left
+    assert max(again.delay, told) <= 1.0 or not at.later_tier
 
 
 @given(outcome=OUTCOMES, at=SITUATIONS)
@@ -173,13 +175,22 @@ def test_retry_after_is_never_undercut() -> None:
     assert again == Again(delay=45.0)
 
 
+def test_the_rest_of_our_key_is_left_to_admission_which_bounds_it() -> None:
+    again = after(Outcome(K.RATE_LIMITED, status=429, retry_after=45.0))
+    assert isinstance(again, Again)
+    assert again.delay <= 0.375
+    assert after(Outcome(K.RATE_LIMITED, status=429, retry_after=45.0), own_key=False) == Again(delay=45.0)
+
+
 def test_a_known_wait_over_a_second_goes_to_the_next_tier() -> None:
     assert after(Outcome(K.UPSTREAM_ERROR, status=503, retry_after=1.5), later_tier=True) == Enough()
+    assert after(Outcome(K.RATE_LIMITED, status=429, retry_after=1.5), later_tier=True) == Enough()
     assert after(Outcome(K.UPSTREAM_ERROR, status=503, retry_after=0.9), later_tier=True) == Again(delay=0.9)
 
 
-def test_a_wait_that_the_deadline_does_not_allow_ends_it_and_says_so() -> None:
-    assert after(Outcome(K.UPSTREAM_ERROR, retry_after=10.0), seconds_left=9.0) == Enough(spent=True)
+@pytest.mark.parametrize("kind", [K.UPSTREAM_ERROR, K.RATE_LIMITED])
+def test_a_wait_that_the_deadline_does_not_allow_ends_it_and_says_so(kind: OutcomeKind) -> None:
+    assert after(Outcome(kind, retry_after=10.0), seconds_left=9.0) == Enough(spent=True)
 
 
 def test_spent_attempts_are_said_and_a_single_attempt_spends_nothing() -> None:
