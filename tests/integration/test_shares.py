@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -110,9 +109,8 @@ async def test_waiter_of_one_provider_holds_nothing_of_another(lab: Lab) -> None
     await lab.proxy.until(lambda status: any(row["waiting"] == 1 for row in status["queues"]))
     lab["wide"].script = says("quick")
     lab["wide"].forget()
-    began = time.monotonic()
     assert await crowd(lab, "wide", 2) == [200, 200]
-    assert time.monotonic() - began < 0.5
+    assert not queue.done()
     assert await queue == [200, 200]
 
 
@@ -141,7 +139,7 @@ async def test_full_queue_refuses_at_once(lab: Lab) -> None:
     await lab.proxy.until(lambda s: any(q["provider"] == "full" and q["waiting"] == 1 for q in s["queues"]))
     answer = await lab.call(path, CHAT)
     assert (answer.status, answer.reason, answer.attempts) == (429, "queue_full", 0)
-    assert answer.seconds < 0.3
+    assert not served.done()
     assert answer.json()["error"]["type"] == "rate_limit_error"
     assert int(answer.header("retry-after") or 0) >= 1
     assert await served == [200, 200]
@@ -153,7 +151,8 @@ async def test_waiting_too_long_is_a_queue_timeout(lab: Lab) -> None:
     await lab["slow"].has_seen(1)
     answer = await lab.call("/slow/v1/chat/completions", CHAT)
     assert (answer.status, answer.reason, answer.attempts) == (429, "queue_timeout", 0)
-    assert 0.14 < answer.seconds < 0.7
+    assert answer.seconds > 0.14
+    assert not first.done()
     assert int(answer.header("retry-after") or 0) >= 1
     assert (await first).status == 200
     assert len(lab["slow"].seen) == 1
@@ -165,7 +164,7 @@ async def test_full_queue_sends_the_call_to_the_next_tier(lab: Lab) -> None:
     await lab.proxy.until(lambda s: any(q["provider"] == "left" and q["waiting"] == 1 for q in s["queues"]))
     answer = await lab.chat("full")
     assert (answer.status, answer.provider, answer.tier, answer.attempts) == (200, "right", 2, 1)
-    assert answer.seconds < 0.3
+    assert not served.done()
     assert await served == [200, 200]
 
 
@@ -185,15 +184,16 @@ async def test_refusals_of_ours_never_count_against_a_provider(lab: Lab) -> None
     assert sum(row["failures"] for row in breakers) == 0
 
 
+async def share_of(index: str) -> int:
+    """Returns the share of the instance with this index, of a limit of 7 for three."""
+    providers = {"alpha": {"limits": {"concurrency": 7}}}
+    policy = {"version": 1, "fleet": {"size": {"static": 3}}, "providers": providers}
+    async with Lab(policy, env={"SPONSON_INSTANCE_INDEX": index}) as lab:
+        size: int = (await lab.row("permits", limit="provider alpha"))["size"]
+        return size
+
+
 async def test_shares_of_the_instances_add_up_to_the_limit() -> None:
-    shares = []
-    for index in ("0", "1", "2"):
-        policy = {
-            "version": 1,
-            "fleet": {"size": {"static": 3}},
-            "providers": {"alpha": {"limits": {"concurrency": 7}}},
-        }
-        async with Lab(policy, env={"SPONSON_INSTANCE_INDEX": index}) as lab:
-            shares.append((await lab.row("permits", limit="provider alpha"))["size"])
+    shares = await asyncio.gather(*map(share_of, "012"))
     assert sum(shares) == 7
     assert max(shares) - min(shares) == 1

@@ -1,0 +1,196 @@
+"""Streams that do not come to their end: the caller sees a break, never a clean end or a second beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.caller import Answer
+from tests.integration.harness import Lab, route
+from tests.integration.messages import (
+    CHAT_STREAM,
+    ERROR_EVENT,
+    MESSAGE_START,
+    MESSAGE_TEXT,
+    MESSAGES_STREAM,
+    OVERLOADED,
+    event,
+    streams,
+)
+from tests.integration.scripted import Exchange, Script
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SHORT = {"first_byte": "3s", "idle": "300ms", "answer": "3s"}
+POLICY: dict[str, Any] = {
+    "version": 1,
+    "providers": {
+        "alpha": {"breaker": "off"},
+        "beta": {"breaker": "off"},
+        "brief": {"breaker": "off", "timeouts": SHORT},
+        "ending": {"breaker": "off", "timeouts": {"stream": "500ms"}},
+        "counted": {},
+        "claude": {"dialect": "anthropic", "breaker": "off", "timeouts": SHORT},
+    },
+    "routes": [route("tiers", "alpha", "beta", retry={"attempts": 3, "base": "10ms"})],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Lab]:
+    async with Lab(POLICY) as lab:
+        yield lab
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def clean(lab: Lab) -> None:
+    for provider in lab.providers.values():
+        provider.forget()
+
+
+async def reset_after(exchange: Exchange) -> None:
+    await asyncio.sleep(0.05)
+    exchange.reset()
+
+
+async def close_after(exchange: Exchange) -> None:
+    await asyncio.sleep(0.05)
+    exchange.close()
+
+
+async def silent_after(exchange: Exchange) -> None:
+    await asyncio.sleep(30)
+
+
+async def garbled_after(exchange: Exchange) -> None:
+    await exchange.send(b"zz\r\nno chunk\r\n")
+    await asyncio.sleep(0.2)
+
+
+async def half_an_event_after(exchange: Exchange) -> None:
+    await exchange.chunk(b'data: {"choices":[{"delta":{"con')
+    await asyncio.sleep(0.05)
+    exchange.reset()
+
+
+HANGS = pytest.mark.xfail(strict=True, reason="a body whose framing breaks is waited for, without end")
+BREAKS = [
+    reset_after,
+    close_after,
+    silent_after,
+    half_an_event_after,
+    pytest.param(garbled_after, marks=HANGS),
+]
+
+
+def breaks(*events: bytes, by: Script) -> Script:
+    """A provider whose stream breaks after these events."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        for part in events:
+            await exchange.chunk(part)
+            await asyncio.sleep(0.01)
+        await by(exchange)
+
+    return script
+
+
+def shows_a_break(answer: Answer, sent: bytes) -> bytes:
+    """Checks that the caller can see that something is missing; returns what follows the provider's bytes."""
+    assert answer.status == 200
+    assert not answer.complete
+    assert answer.body.startswith(sent)
+    assert b"[DONE]" not in answer.body
+    return answer.body[len(sent) :]
+
+
+@pytest.mark.parametrize("by", BREAKS, ids=lambda by: by.__name__)
+async def test_break_is_an_error_event_and_an_incomplete_body(lab: Lab, by: Script) -> None:
+    sent = [event(None), event("a"), event("b")]
+    lab["brief"].script = breaks(*sent, by=by)
+    answer = await lab.call("/brief/v1/chat/completions", CHAT_STREAM, within=2)
+    rest = shows_a_break(answer, b"".join(sent))
+    last = rest.rstrip().rpartition(b"\n")[2]
+    assert last.startswith(b'data: {"error"')
+    assert (b"idle_timeout" in last) == (by is silent_after)
+    assert rest.endswith(b"\n\n")
+    assert len(lab["brief"].seen) == 1
+
+
+@pytest.mark.parametrize("by", [reset_after, silent_after], ids=lambda by: by.__name__)
+async def test_break_of_a_messages_stream_is_told_in_its_dialect(lab: Lab, by: Script) -> None:
+    lab["claude"].script = breaks(MESSAGE_START, MESSAGE_TEXT, by=by)
+    answer = await lab.call("/claude/v1/messages", MESSAGES_STREAM)
+    rest = shows_a_break(answer, MESSAGE_START + MESSAGE_TEXT)
+    assert b'event: error\ndata: {"type":"error","error":{' in rest
+    assert b"message_stop" not in rest
+
+
+async def test_nothing_of_a_second_attempt_follows_the_first_content(lab: Lab) -> None:
+    lab["alpha"].script = breaks(event("a"), by=reset_after)
+    lab["beta"].script = streams(event("second"))
+    answer = await lab.chat("tiers", stream=True)
+    shows_a_break(answer, event("a"))
+    assert (len(lab["alpha"].seen), len(lab["beta"].seen)) == (1, 0)
+
+
+async def test_cut_length_stays_incomplete(lab: Lab) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n" + b"x" * 400)
+        await reset_after(exchange)
+
+    lab["alpha"].script = script
+    answer = await lab.call("/alpha/v1/files/f/content", method="GET")
+    assert (answer.status, answer.complete, answer.body) == (200, False, b"x" * 400)
+
+
+async def test_cut_lines_stay_incomplete_and_gain_no_event(lab: Lab) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin("application/x-ndjson")
+        await exchange.chunk(b'{"response":"a"}\n')
+        await reset_after(exchange)
+
+    lab["alpha"].script = script
+    answer = await lab.call("/alpha/api/generate", {"model": "m"})
+    assert (answer.complete, answer.body) == (False, b'{"response":"a"}\n')
+
+
+async def test_error_event_after_content_passes_and_is_a_failure(lab: Lab) -> None:
+    lab["counted"].script = streams(event("a"), ERROR_EVENT)
+    answer = await lab.call("/counted/v1/chat/completions", CHAT_STREAM)
+    assert answer.body.startswith(event("a") + ERROR_EVENT)
+    assert b"[DONE]" not in answer.body
+    assert (await lab.proxy.line_of(answer))["outcome"] == "error_in_answer"
+    assert (await lab.row("breakers", provider="counted", model="m"))["failures"] == 1
+
+
+async def test_overload_after_the_text_passes_and_no_message_starts_twice(lab: Lab) -> None:
+    lab["claude"].script = streams(MESSAGE_START, MESSAGE_TEXT, OVERLOADED)
+    answer = await lab.call("/claude/v1/messages", MESSAGES_STREAM)
+    assert answer.body.startswith(MESSAGE_START + MESSAGE_TEXT + OVERLOADED)
+    assert answer.body.count(b'"message_start"') == 1
+
+
+@pytest.mark.xfail(strict=True, reason="bytes that complete no event keep a stream alive")
+async def test_drip_that_never_completes_an_event_is_ended(lab: Lab) -> None:
+    async def drips(exchange: Exchange) -> None:
+        for _ in range(24):
+            await exchange.chunk(b"x")
+            await asyncio.sleep(0.05)
+
+    lab["brief"].script = breaks(event("a"), by=drips)
+    answer = await lab.call("/brief/v1/chat/completions", CHAT_STREAM)
+    assert not answer.complete
+    assert answer.seconds < 1.2
+
+
+async def test_longest_stream_is_bounded(lab: Lab) -> None:
+    lab["ending"].script = streams(*[event("a")] * 40, gap=0.05)
+    answer = await lab.call("/ending/v1/chat/completions", CHAT_STREAM)
+    assert not answer.complete
+    assert 0.4 < answer.seconds < 1.5

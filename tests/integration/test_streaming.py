@@ -1,0 +1,175 @@
+"""Streams: pieces pass as they come and unchanged; what holds them up, and what may not."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.caller import request_bytes
+from tests.integration.harness import Lab, route
+from tests.integration.messages import CHAT_STREAM, DONE, event, streams
+from tests.integration.scripted import Exchange
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+POLICY: dict[str, Any] = {
+    "version": 1,
+    "providers": {
+        "alpha": {"breaker": "off"},
+        "beta": {"breaker": "off"},
+        "brief": {"breaker": "off", "timeouts": {"idle": "300ms"}},
+    },
+    "routes": [
+        route("tiers", "alpha", "beta", retry={"attempts": 3, "base": "10ms"}),
+        route("bounded", "alpha", total="300ms", retry={"attempts": 1}),
+    ],
+}
+UNICODE = ["日本語", "🧑‍🚀🚀", "e\u0301", "ﬀ", "\u2028"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Lab]:
+    async with Lab(POLICY) as lab:
+        yield lab
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def clean(lab: Lab) -> None:
+    for provider in lab.providers.values():
+        provider.forget()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/event-stream",
+        "application/x-ndjson",
+        "application/json",
+        "application/octet-stream",
+        "application/vnd.amazon.eventstream",
+    ],
+)
+async def test_every_piece_passes_at_once(lab: Lab, kind: str, stream: bool) -> None:
+    """The provider sends a piece only when the caller has got the one before."""
+    sent: list[float] = []
+    got: list[float] = []
+    arrived = asyncio.Event()
+
+    def came(data: bytes) -> None:
+        got.append(time.monotonic())
+        arrived.set()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin(kind)
+        for number in range(8):
+            arrived.clear()
+            sent.append(time.monotonic())
+            await exchange.chunk(event(str(number)))
+            async with asyncio.timeout(5):
+                await arrived.wait()
+        await exchange.end()
+
+    lab["alpha"].script = script
+    async with lab.wire() as wire:
+        await wire.send(
+            request_bytes("POST", "/v1/chat/completions", body={**CHAT_STREAM, "model": "tiers", "stream": stream})
+        )
+        answer = await wire.answer(on_piece=came)
+    assert answer.complete
+    assert answer.header("content-type") == kind
+    assert answer.body == b"".join(event(str(number)) for number in range(8))
+    assert statistics.median(after - before for before, after in zip(sent, got, strict=True)) < 0.05
+
+
+def whole_stream() -> bytes:
+    """Returns a stream of every grammar that the standard allows, with characters of several bytes."""
+    texts = b"".join(event(text) for text in UNICODE)
+    raw = "".join(f'data: {{"choices":[{{"delta":{{"content":"{text}"}}}}]}}\n\n' for text in UNICODE).encode()
+    odd = (
+        b": OPENROUTER PROCESSING\n\n:\n\nretry: 3000\n\nid: 7\nevent: ping\ndata: {}\n\n"
+        b'data:{"choices":[{"delta":{"content":"x"}}]}\r\n\r\n'
+        b'data: {"choices":\ndata: [{"delta":{"content":"y"}}]}\r\r'
+    )
+    return odd + texts + raw + DONE + b": after the end\n\ndata: unended"
+
+
+@pytest.mark.parametrize("framed", [True, False], ids=["one chunk a byte", "one write a byte"])
+async def test_stream_written_byte_by_byte_arrives_identical(lab: Lab, framed: bool) -> None:
+    data = whole_stream()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        if framed:
+            for at in range(len(data)):
+                await exchange.chunk(data[at : at + 1])
+                await asyncio.sleep(0)
+        else:
+            wire = b"%x\r\n%b\r\n" % (len(data), data)
+            for at in range(len(wire)):
+                await exchange.send(wire[at : at + 1])
+                await asyncio.sleep(0)
+        await exchange.end()
+
+    lab["alpha"].script = script
+    answer = await lab.chat("tiers", stream=True)
+    assert (answer.status, answer.provider, answer.complete) == (200, "alpha", True)
+    assert answer.body == data
+
+
+async def test_what_was_held_back_is_passed_on_unchanged(lab: Lab) -> None:
+    parts = [b"\xef\xbb\xbf: hello\n\n", event(None), b"event: ping\ndata: {}\n\n", event("a"), DONE]
+    lab["alpha"].script = streams(*parts, gap=0.02)
+    answer = await lab.chat("tiers", stream=True)
+    assert answer.body == b"".join(parts)
+    assert answer.provider == "alpha"
+
+
+async def test_beginning_without_content_is_held_back_for_two_seconds_at_most(lab: Lab) -> None:
+    lab["alpha"].script = streams(event(None), event(None), event(None), event("a"), DONE, gap=0.8)
+    began = time.monotonic()
+    answer = await lab.chat("tiers", stream=True, within=2.3)
+    assert answer.body == event(None) * 3
+    assert 1.9 < answer.pieces[0][0] - began < 2.3
+
+
+async def test_events_keep_a_stream_alive(lab: Lab) -> None:
+    lab["brief"].script = streams(*[event("a"), b": ping\n\n"] * 4, DONE, gap=0.15)
+    answer = await lab.call("/brief/v1/chat/completions", CHAT_STREAM)
+    assert answer.complete
+    assert answer.body.endswith(DONE)
+
+
+async def test_total_does_not_bind_a_stream_that_has_begun(lab: Lab) -> None:
+    lab["alpha"].script = streams(event("a"), event("b"), event("c"), DONE, gap=0.25)
+    answer = await lab.chat("bounded", stream=True)
+    assert (answer.complete, answer.body.count(b"data:")) == (True, 4)
+
+
+async def test_caller_that_does_not_read_holds_the_provider_back(lab: Lab) -> None:
+    size, sent = 24 << 20, 0
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal sent
+        await exchange.begin("application/octet-stream")
+        for _ in range(size >> 16):
+            await exchange.chunk(b"y" * 65536)
+            sent += 65536
+        await exchange.end()
+
+    lab["alpha"].script = script
+    async with lab.wire() as wire:
+        await wire.send(request_bytes("GET", "/alpha/v1/files/f/content"))
+        await asyncio.sleep(0.5)
+        assert sent < size
+        held = sent
+        await asyncio.sleep(0.2)
+        assert sent == held
+        answer = await wire.answer(method="GET")
+    assert (answer.complete, len(answer.body)) == (True, size)
