@@ -47,6 +47,11 @@ class PeerWire:
             await self.send(data[index : index + 1])
             await asyncio.sleep(0)
 
+    async def seen(self) -> None:
+        """Lets the other side, on the same event loop, read what was sent."""
+        for _ in range(10):
+            await asyncio.sleep(0.002)
+
     def reset(self) -> None:
         """Ends the connection by RST."""
         bound: socket.socket = self.writer.get_extra_info("socket")

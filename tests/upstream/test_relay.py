@@ -39,7 +39,7 @@ def dying(last: bytes, *, reset: bool = False) -> Script:
         await wire.request()
         await wire.body(28)
         await wire.send(last)
-        await asyncio.sleep(0.02)
+        await wire.seen()
         if reset:
             wire.reset()
 

@@ -64,7 +64,7 @@ def lasting(last: bytes, *, reset: bool) -> Script:
         await wire.body(28)
         if last:
             await wire.send(last)
-            await asyncio.sleep(0.02)
+            await wire.seen()
         if reset:
             wire.reset()
 
