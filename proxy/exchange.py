@@ -264,13 +264,13 @@ class Exchange:
 
     `deadline_at` (monotonic) binds every wait until the commit. `replaceable`: another attempt or tier remains, so a
     failing head is worth holding back. `payload` is the body that the current tier sends, None while it still arrives.
-    `first_target` is True while the tier is the one that the caller meant: only there may the caller's own
-    credential go along. `attempts_left` in all, of which `attempts_kept` belong to later tiers. `repeatable`: it may
-    be executed twice.
+    `first_target` is True while the tier is the one that the caller meant: only there may the caller's own credential
+    go along. `answered`: a stream's own end was passed on. `attempts_left` in all, of which `attempts_kept` belong to
+    later tiers. `repeatable`: it may be executed twice.
     """
 
     __slots__ = (
-        "attempt", "attempts_kept", "attempts_left", "cancel_cause", "credential", "deadline_at", "dialect",
+        "answered", "attempt", "attempts_kept", "attempts_left", "cancel_cause", "credential", "deadline_at", "dialect",
         "document", "facts", "first_target", "later_tiers", "model", "operation", "payload", "plan",
         "progress", "reply", "replaceable", "repeatable", "request", "tried_keys", "upstream_path",
     )  # fmt: skip
@@ -288,7 +288,7 @@ class Exchange:
         self.cancel_cause: CancelCause | None = None
         self.later_tiers, self.attempts_kept, self.attempts_left = 0, 0, 1
         self.first_target = self.repeatable = True
-        self.replaceable = False
+        self.replaceable = self.answered = False
         self.tried_keys: set[str] | None = None
         self.credential: Credential | None = None
         self.attempt: Attempt | None = None

@@ -185,7 +185,8 @@ class Outcome:
 
     `status` is the HTTP status the provider gave (0: none). `retry_after` is in seconds from now. `maybe_executed`:
     bytes of the request reached the wire and no head came back. `should_retry` is the provider's own hint
-    (`x-should-retry`), None where it gave none. `key_fault`: the credential is to blame, another one might pass.
+    (`x-should-retry`), None where it gave none. `key_fault`: the credential is to blame, another one might pass;
+    `own_key`: it was one of ours.
     `committed`: bytes of this answer reached the client's connection.
     """
 
@@ -198,6 +199,7 @@ class Outcome:
     maybe_executed: bool = False
     should_retry: bool | None = None
     key_fault: bool = False
+    own_key: bool = False
     committed: bool = False
     detail: str = ""
     retries_spent: bool = False

@@ -77,6 +77,11 @@ class StreamScanner:
         """Comment lines so far: signs of life that are no events."""
         return self._events.comments
 
+    @property
+    def signs(self) -> int:
+        """Signs of life so far: whole events, and comments. Bytes that complete neither are none."""
+        return self.events + self._events.comments
+
     def feed(self, piece: bytes) -> None:
         """Takes the next bytes of the stream."""
         if self.content and self._events.between_events:

@@ -32,7 +32,7 @@ def rescue(exchange: Exchange, outcome: Outcome) -> None:
         if not outcome.committed:
             _break(exchange, outcome)
         return
-    if outcome.answer is not None and not _our_keys_fault(exchange, outcome):
+    if outcome.answer is not None and not _our_keys_fault(outcome):
         _relay(exchange, outcome, outcome.answer)
     else:
         _local(exchange, outcome)
@@ -47,10 +47,9 @@ def reason_of(outcome: Outcome) -> Reason | None:
     return LOCAL_REASON.get(outcome.kind)
 
 
-def _our_keys_fault(exchange: Exchange, outcome: Outcome) -> bool:
+def _our_keys_fault(outcome: Outcome) -> bool:
     """A credential that the caller never saw is not the caller's fault."""
-    ours = bool(exchange.facts.attempts and exchange.facts.attempts[-1].key_id)
-    return ours and outcome.kind is OutcomeKind.CREDENTIAL_REJECTED and outcome.key_fault
+    return outcome.own_key and outcome.key_fault and outcome.kind is OutcomeKind.CREDENTIAL_REJECTED
 
 
 def _relay(exchange: Exchange, outcome: Outcome, answer: KeptAnswer) -> None:
@@ -58,7 +57,13 @@ def _relay(exchange: Exchange, outcome: Outcome, answer: KeptAnswer) -> None:
     if outcome.retries_spent:
         headers = [field for field in headers if field[0].lower() != NO_RETRY[0]]
         headers.append(NO_RETRY)
-    exchange.reply.start(answer.status, answer.phrase, headers, length=len(answer.body), body=answer.body)
+    reply, body = exchange.reply, answer.body
+    if exchange.request.method == "HEAD":
+        # Its body's length is not known here: no body came to be kept.
+        reply.start(answer.status, answer.phrase, headers, length=None)
+        reply.finish()
+    else:
+        reply.start(answer.status, answer.phrase, headers, length=len(body), body=body)
 
 
 def _local(exchange: Exchange, outcome: Outcome) -> None:

@@ -122,6 +122,8 @@ class DataServer:
         if self.refusing:
             return refused(Reason.SHUTTING_DOWN, retry_after=1.0)
         if (wrong := framing_problem(arrival.message)) is not None:
+            # What follows on the connection may be another reading of the same bytes.
+            arrival.end()
             return refused(Reason.BAD_REQUEST, detail=wrong)
         if exchange.request.path.startswith(OWN_PATHS):
             return refused(Reason.NO_ROUTE, detail="paths under /sponson/ are the proxy's own; this one is unknown")

@@ -16,6 +16,7 @@ from aiohttp import StreamReader, web
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
+from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.exchange import CancelCause, Exchange, ReaderGone
 
 RequestHead = RawRequestMessage
@@ -24,10 +25,7 @@ MAX_FIELD: Final = 65536
 MAX_HEADERS: Final = 256
 KEEP_ALIVE_SECONDS: Final = 75.0
 LINGER_SECONDS: Final = 2.0
-MALFORMED: Final = (
-    b'{"error":{"message":"the request is not well-formed HTTP/1.1; send it again correctly framed",'
-    b'"type":"invalid_request_error","param":null,"code":"bad_request"}}'
-)
+MALFORMED: Final = "the request is not well-formed HTTP/1.1; send it again correctly framed"
 _MALFORMED_HEAD: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nx-sponson-reason: bad_request\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n"
@@ -69,6 +67,10 @@ class Arrival:
         if self._protocol.transport is None:
             raise ReaderGone
 
+    def end(self) -> None:
+        """Makes this the connection's last request."""
+        self._protocol.close()
+
     def cancel(self) -> None:
         """Cancels whatever handles this request; its connection ends with it."""
         if (task := self._protocol._task_handler) is not None:
@@ -83,7 +85,16 @@ class Arrival:
 class Connection(RequestHandler):
     """A client's connection. A lost one says so to its exchange before the handler is cancelled."""
 
-    __slots__ = ()
+    __slots__ = ("_malformed",)
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what came; who reads a body is told when its framing breaks, which aiohttp does not do."""
+        super().data_received(data)
+        if self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            self._malformed = data
+            arrival = cast(Any, self._current_request)
+            if arrival is not None:
+                arrival._cancel(web.RequestPayloadError("the body's framing is broken"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Marks who has left, then lets aiohttp cancel the handler."""
@@ -186,8 +197,17 @@ class Connection(RequestHandler):
 
     def _refuse_malformed(self) -> None:
         """Answers bytes that are no request with our own 400, without echoing or logging any of them."""
+        body = malformed_body(self._malformed)
         if (transport := self.transport) is not None:
-            transport.write(_MALFORMED_HEAD % len(MALFORMED) + MALFORMED)
+            transport.write(_MALFORMED_HEAD % len(body) + body)
+
+
+def malformed_body(data: bytes) -> bytes:
+    """Returns the error body in the dialect of the path that the first line names, if it can be read."""
+    target = data.partition(b"\r\n")[0].split(b" ")[1:2] or [b""]
+    operation = operation_of(target[0].partition(b"?")[0].decode("latin-1"))
+    dialect = operation.dialect if operation is not None else dialect_named("openai")
+    return dialect.error_body(status=400, reason="bad_request", message=MALFORMED, request_id="")
 
 
 def whole(payload: StreamReader) -> bytes:

@@ -166,11 +166,12 @@ class _RouteMaker:
         )
 
     def _parts(self, route: RouteSnapshot, tier: ProviderTier, *, later: bool) -> TierParts:
-        timeouts = self._providers[tier.provider].snapshot.timeouts
+        provider = self._providers[tier.provider].snapshot
+        timeouts = provider.timeouts
         budget = self._shop.kept.get(
-            ("budget", route.name, tier.provider),
+            ("budget", route.name, provider.name),
             lambda: RetryBudget(route.retry.budget),
-            was=("budget", route.was, tier.provider) if route.was is not None else None,
+            was=("budget", route.was or route.name, provider.was or provider.name),
         )
         self._shop.later(lambda: budget.reconfigure(route.retry.budget))
         return TierParts(

@@ -41,6 +41,9 @@ class KeptState:
         self._asked: set[Identity] = set()
         self._renamed: dict[Identity, Identity] = {}
 
+    def __contains__(self, identity: Identity) -> bool:
+        return identity in self._kept
+
     def __len__(self) -> int:
         return len(self._kept)
 

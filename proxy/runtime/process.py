@@ -9,7 +9,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from proxy.clock import Clock, SystemClock
@@ -19,7 +19,7 @@ from proxy.downstream.admin import AdminServer, AdminSources
 from proxy.downstream.listen import CannotListen, bind, parse_address
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
-from proxy.observer import GaugeSource, Observer, Observers
+from proxy.observer import GaugeSource, Observer, Observers, Reading
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
@@ -28,6 +28,7 @@ from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
 from proxy.runtime.log_format import log_handler
 from proxy.runtime.log_line import RequestLog
+from proxy.runtime.models import OTHER
 from proxy.runtime.reload import PolicyKeeper
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.status import StatusReader, policy_document
@@ -102,7 +103,7 @@ class Process:
         )
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
-        self.status = StatusReader(self.kept, clock)
+        self.status = StatusReader(self.kept, clock, self._label)
         self.admin = AdminServer(self._admin_sources())
         self._beat = clock.now()
         self._background: list[asyncio.Task[Any]] = []
@@ -114,7 +115,7 @@ class Process:
         data, admin = parse_address(self.settings.listen), parse_address(self.settings.admin)
         await self.admin.listen(bind(admin))
         await self.server.listen(bind(data))
-        self.telemetry.watch(self.status.gauges)
+        self.telemetry.watch(self._gauges)
         self.telemetry.start()
         self._background = [
             start_task(self.keeper.run(), name="policy keeper"),
@@ -156,6 +157,16 @@ class Process:
     def _current(self) -> Runtime:
         assert self._runtime is not None
         return self._runtime
+
+    def _label(self, provider: str, model: str) -> str:
+        """Names a model in metrics, by the live policy; a provider that it does not have has no names."""
+        found = next((one for one in self._current().providers if one.snapshot.name == provider), None)
+        return found.label(model) if found is not None else OTHER
+
+    def _gauges(self) -> Iterator[Reading]:
+        yield Reading("http.server.active_requests", self.server.in_flight)
+        yield Reading("sponson.fleet.size", self._current().snapshot.fleet.size)
+        yield from self.status.gauges()
 
     def _apply(self, snapshot: PolicySnapshot) -> None:
         """Swaps the policy: one assignment, after everything was built."""

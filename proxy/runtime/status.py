@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from proxy.clock import Clock
@@ -18,12 +19,17 @@ from proxy.upstream.pool import Pool
 _BREAKER_LEVEL = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
-class StatusReader:
-    """Reads everything that is kept."""
+def _its_own_name(provider: str, model: str) -> str:
+    return model
 
-    def __init__(self, kept: KeptState, clock: Clock) -> None:
+
+class StatusReader:
+    """Reads everything that is kept; `label(provider, model)` gives a model's name in metrics."""
+
+    def __init__(self, kept: KeptState, clock: Clock, label: Callable[[str, str], str] = _its_own_name) -> None:
         self._kept = kept
         self._clock = clock
+        self._label = label
 
     def status(self) -> dict[str, Any]:
         """Returns breakers, permits, queues, keys and pools as JSON values; times are seconds from now."""
@@ -42,16 +48,32 @@ class StatusReader:
                 labels = _limit_labels(*map(str, identity))
                 yield Reading("sponson.permits.used", places.used, labels)
                 yield Reading("sponson.permits.share", places.size, labels)
+                if identity[0] == "connections":
+                    yield Reading("sponson.attempts.active", places.used, (("provider", str(identity[1])),))
         for row in self._queues():
             yield Reading("sponson.queue.waiting", row["waiting"], (("provider", str(row["provider"])),))
         for row in self._pools():
             provider = (("provider", str(row["provider"])), ("state", "idle"))
             yield Reading("sponson.connections", row["idle"], provider)
+        yield from self._key_gauges()
+        yield from self._breaker_gauges()
+
+    def _key_gauges(self) -> Iterator[Reading]:
+        count = Counter((str(row["provider"]), str(row["state"])) for row in self._keys())
+        for (provider, state), number in count.items():
+            yield Reading("sponson.keys", number, (("provider", provider), ("state", state)))
+
+    def _breaker_gauges(self) -> Iterator[Reading]:
+        """One gauge a label: of the models that callers invent, the worst."""
+        worst: dict[tuple[str, str], int] = {}
+        now = self._clock.now()
         for identity, breaker, used in self._kept.all(Breaker):
             if used:
-                target = (("provider", str(identity[1])), ("model", str(identity[3])))
-                breaker.tick(self._clock.now())
-                yield Reading("sponson.breaker.state", _BREAKER_LEVEL[breaker.state], target)
+                breaker.tick(now)
+                target = str(identity[1]), self._label(str(identity[1]), str(identity[3]))
+                worst[target] = max(worst.get(target, 0), _BREAKER_LEVEL[breaker.state])
+        for (provider, model), level in worst.items():
+            yield Reading("sponson.breaker.state", level, (("provider", provider), ("model", model)))
 
     def _breakers(self) -> Iterator[dict[str, Any]]:
         now = self._clock.now()

@@ -20,7 +20,7 @@ from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
 from proxy.ports import Bits
 from proxy.runtime import pipeline
 from proxy.runtime.kept_state import Identity, KeptState
-from proxy.runtime.models import ModelTargets, TierParts
+from proxy.runtime.models import OTHER, ModelTargets, TierParts
 from proxy.runtime.secrets import Secrets, secret_hash
 from proxy.stage import CallNext
 from proxy.stages.admission import AdmissionStage
@@ -83,6 +83,7 @@ class Provider:
         self.pool = self._pool()
         self._named = {model for model, _ in snapshot.models}
         self._lines: dict[str, Line] = {}
+        self._first_bytes: dict[str, float] = {}
         self._transport = Transport(
             pool=self.pool, headers=self._headers(), answer_headers=AnswerHeaders(), clock=shop.clock
         )
@@ -90,6 +91,10 @@ class Provider:
     def name_model(self, model: str) -> None:
         """A tier names this model: it gets cores and a label of its own."""
         self._named.add(model)
+
+    def label(self, model: str) -> str:
+        """Returns the model's name in metrics: its own where the policy names it."""
+        return model if model in self._named or model == ANY_MODEL else OTHER
 
     def targets(self, parts: TierParts) -> ModelTargets:
         """Returns one tier's pipelines, by model."""
@@ -170,7 +175,7 @@ class Provider:
         if settings is None:
             return None
         scope = ANY_MODEL if settings.per_provider else model
-        first_byte = self.snapshot.timeouts.first_byte if settings.per_provider else phases.first_byte
+        first_byte = self._longest_first_byte(scope, phases)
         breaker = self._kept(
             "breaker",
             lambda: Breaker(settings, first_byte=first_byte, jitter=lambda: shop.bits(32) / 2**32),
@@ -182,7 +187,7 @@ class Provider:
             shop.observer.happened(
                 BreakerChanged(
                     provider=name,
-                    model=scope,
+                    model=self.label(scope),
                     old=change.old.value,
                     new=change.new.value,
                     why=change.why,
@@ -194,9 +199,15 @@ class Provider:
                 for waiting in self._all_lines() if settings.per_provider else [line]:
                     shop.admission.flush(waiting, refusal)
 
-        shop.later(lambda: breaker.reconfigure(settings, first_byte=first_byte))
+        shop.later(lambda: breaker.reconfigure(settings, first_byte=self._first_bytes[scope]))
         shop.later(lambda: breaker.rewire(changed))
         return breaker
+
+    def _longest_first_byte(self, scope: str, phases: PhaseLimits) -> float:
+        """Several tiers may share a breaker: a call is slow, and a probe late, by the most patient of them."""
+        longest = max(phases.first_byte, self._first_bytes.get(scope, 0.0))
+        self._first_bytes[scope] = longest
+        return longest
 
     def _all_lines(self) -> list[Line]:
         """Every queue of this provider, those of an earlier policy too."""
@@ -218,7 +229,9 @@ class Provider:
         shop, provider = self._shop, self.snapshot
         identity, was = self._identity("credential", snapshot.id)
         if snapshot.was is not None:
-            was = ("credential", provider.was or provider.name, snapshot.was)
+            was = ("credential", provider.name, snapshot.was)
+            if provider.was is not None and was not in shop.kept:
+                was = ("credential", provider.was, snapshot.was)
         key = shop.kept.get(identity, lambda: Key(snapshot.id), was=was)
         secret = shop.secrets[snapshot.source]
         auth = provider.auth
@@ -242,7 +255,7 @@ class Provider:
         snapshot = self.snapshot
         address = Address(scheme=snapshot.scheme, host=snapshot.host, port=snapshot.port)
         idle = snapshot.connections.idle_seconds
-        pool = self._shop.kept.get(("pool", snapshot.name, address), lambda: Pool(Dialer(address), idle_seconds=idle))
+        pool = self._kept("pool", lambda: Pool(Dialer(address), idle_seconds=idle), str(address))
 
         def change() -> None:
             pool.idle_seconds = idle

@@ -51,10 +51,14 @@ class AdmissionStage:
         try:
             if key is not None:
                 exchange.credential = key.credential
-                exchange.tried_keys = (exchange.tried_keys or set()) | {key.id}
+                if exchange.tried_keys is None:
+                    exchange.tried_keys = {key.id}
+                else:
+                    exchange.tried_keys.add(key.id)
             outcome = await call_next(exchange)
             ring = self._line.ring
             if key is not None and ring is not None and outcome.kind is not OutcomeKind.OK:
+                outcome.own_key = True
                 ring.judge(key, outcome, self._clock.now(), used=exchange.credential)
             return outcome
         finally:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from proxy.clock import Clock
-from proxy.exchange import Attempt, CancelCause, Exchange, PhaseLimits
+from proxy.decisions.leaving import kind_of_leaving
+from proxy.exchange import Attempt, Exchange, PhaseLimits
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import Bits
 from proxy.stage import CallNext
@@ -45,8 +46,7 @@ class AttemptStage:
             attempt.kind, attempt.reason = outcome.kind, outcome.reason
             return outcome
         except asyncio.CancelledError:
-            drained = exchange.cancel_cause is CancelCause.DRAIN
-            attempt.kind = OutcomeKind.DRAINED if drained else OutcomeKind.CLIENT_LEFT
+            attempt.kind = kind_of_leaving(exchange)
             raise
         finally:
             attempt.ended_at = self._clock.now()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from proxy.clock import Clock
 from proxy.decisions.breaker import Breaker
 from proxy.decisions.verdict import Verdict, verdict_of
@@ -32,6 +34,10 @@ class BreakerStage:
             outcome = await call_next(exchange)
             verdict, retry_after = verdict_of(outcome), outcome.retry_after
             return outcome
+        except asyncio.CancelledError:
+            if exchange.answered:
+                verdict = Verdict.SUCCESS
+            raise
         finally:
             exchange.progress = None
             ticket.end(verdict, clock.now(), retry_after=retry_after)

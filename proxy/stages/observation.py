@@ -6,7 +6,8 @@ import asyncio
 import logging
 
 from proxy.clock import Clock
-from proxy.exchange import CancelCause, Exchange
+from proxy.decisions.leaving import kind_of_leaving
+from proxy.exchange import Exchange
 from proxy.observer import Observer
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import Rescue
@@ -30,8 +31,7 @@ class ObservationStage:
         try:
             outcome = await call_next(exchange)
         except asyncio.CancelledError:
-            drained = exchange.cancel_cause is CancelCause.DRAIN
-            self._end(exchange, Outcome(OutcomeKind.DRAINED if drained else OutcomeKind.CLIENT_LEFT))
+            self._end(exchange, Outcome(kind_of_leaving(exchange), committed=exchange.answered))
             raise
         except Exception:  # noqa: BLE001 - a bug in one request must not cost its caller the answer
             _log.exception("request %s met a bug", exchange.facts.request_id)

@@ -7,8 +7,8 @@ from typing import Final
 from aiohttp import StreamReader
 
 from proxy.clock import Clock
-from proxy.exchange import Attempt, CancelCause, Exchange
-from proxy.outcome import Outcome, OutcomeKind, kind_of_status
+from proxy.exchange import Attempt, BodyTooLarge, CancelCause, Exchange
+from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
@@ -178,8 +178,8 @@ class Call:
             connection.kill()
 
     def content_came(self, now: float) -> None:
-        """Notes the first content of the answer, once."""
-        if not self.attempt.first_content_at:
+        """Notes the first content of the answer, once; what a failing one brings is no content."""
+        if not self.attempt.first_content_at and self.message.code < 400:
             self.attempt.first_content_at = now
             if self.exchange.progress is not None:
                 self.exchange.progress.first_content(now)
@@ -197,7 +197,8 @@ class Call:
     def _upload_problem(self) -> Outcome | None:
         if self._pump is None or self._pump.problem is None:
             return None
-        return Outcome(OutcomeKind.CALLER_ERROR, detail=f"the request's body: {self._pump.problem}")
+        reason = Reason.BODY_TOO_LARGE if isinstance(self._pump.problem, BodyTooLarge) else Reason.BAD_REQUEST
+        return Outcome(OutcomeKind.CALLER_ERROR, reason=reason, detail=f"the request's body: {self._pump.problem}")
 
     def _expired(self) -> None:
         if self.stalled:
@@ -208,5 +209,5 @@ class Call:
 
 
 def _framing_is_clear(message: AnswerHead) -> bool:
-    coding = message.headers.get("transfer-encoding")
-    return coding is None or coding.strip().lower() == "chunked"
+    codings = message.headers.getall("transfer-encoding", None)
+    return codings is None or (len(codings) == 1 and codings[0].strip().lower() == "chunked")

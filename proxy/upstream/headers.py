@@ -179,6 +179,7 @@ class AnswerHeaders:
     def _judge(self, name: bytes) -> bool:
         low = name.lower()
         passes = low not in _HOP_BY_HOP and low != b"content-length" and not low.startswith(b"x-sponson-")
+        passes = passes and low == low.strip()
         if len(self._memo) < _MEMO_SIZE:
             self._memo[name] = passes
         return passes

@@ -40,6 +40,16 @@ class Meter(Protocol):
         """The usage as far as it was told."""
         ...
 
+    @property
+    def done(self) -> bool:
+        """Whether the answer's own end has come, in its dialect's words."""
+        ...
+
+    @property
+    def signs(self) -> int:
+        """Grows with every sign of life that keeps an answer from being idle."""
+        ...
+
     def feed(self, piece: bytes) -> None:
         """Looks at the next piece."""
         ...
@@ -73,6 +83,16 @@ class PackedEvents:
         """The usage as far as it was told."""
         return self._scanner.usage
 
+    @property
+    def done(self) -> bool:
+        """Whether the dialect's own end has come."""
+        return self._scanner.done
+
+    @property
+    def signs(self) -> int:
+        """Grows with events and comments."""
+        return self._scanner.signs
+
     def feed(self, piece: bytes) -> None:
         """Unpacks and looks at the next piece."""
         self._scanner.feed(self._inflate.more(piece))
@@ -103,14 +123,14 @@ def look(
 class BodyMeter:
     """Looks at a JSON body: all of it up to 64 KiB, else its end, where providers put the usage."""
 
-    __slots__ = ("_inflate", "_kept", "_operation", "_size", "content", "error", "usage")
+    __slots__ = ("_inflate", "_kept", "_operation", "_size", "content", "done", "error", "signs", "usage")
 
     def __init__(self, operation: Operation, *, packed: bool) -> None:
         self._operation = operation
         self._inflate = _Inflate() if packed else None
         self._kept: list[bytes] = []
-        self._size = 0
-        self.content = False
+        self._size = self.signs = 0
+        self.content = self.done = False
         self.error: AnswerError | None = None
         self.usage: Usage | None = None
 
@@ -121,6 +141,7 @@ class BodyMeter:
         self._kept.append(piece)
         self._size += len(piece)
         self.content = True
+        self.signs += 1
         if self._size > LOOKED_AT and len(self._kept) > 1:
             self._kept = [b"".join(self._kept)[-TAIL:]]
 

@@ -25,6 +25,7 @@ class Pieces:
         "_idle",
         "_meter",
         "_reply",
+        "_signs",
         "_stream_end",
         "size",
     )
@@ -40,6 +41,7 @@ class Pieces:
         self._deadline_at = deadline_at
         self._stream_end = call.attempt.connected_at + limits.stream
         self._end = min(deadline_at, self._stream_end)
+        self._signs = 0
         self.size = 0
 
     async def pass_on(self, held: list[bytes]) -> None:
@@ -56,8 +58,9 @@ class Pieces:
                 break
         call = self._call
         call.attempt.answer_bytes = self.size
-        if self.size:
-            call.content_came(self._clock_now())
+        if self.size and not call.attempt.first_content_at:
+            # Nothing in it was told apart as content; the verdict follows at once.
+            call.attempt.first_content_at = self._clock_now()
 
     def _take(self, piece: bytes) -> bool:
         """Passes one piece on; returns False when its reader must catch up first."""
@@ -67,11 +70,19 @@ class Pieces:
         call, now = self._call, self._clock_now()
         if not call.attempt.first_content_at and (self._meter is None or self._meter.content):
             call.content_came(now)
-        if now + self._idle < self._end:
-            call.watch.due = now + self._idle
-        else:
-            self._watch_from(now)
+        if self._lives():
+            if now + self._idle < self._end:
+                call.watch.due = now + self._idle
+            else:
+                self._watch_from(now)
         return not self._reply.paused
+
+    def _lives(self) -> bool:
+        """Whether this piece was a sign of life: of events, only a whole one is."""
+        if self._meter is None:
+            return True
+        signs, self._signs = self._signs, self._meter.signs
+        return signs != self._signs
 
     def _watch_from(self, now: float) -> None:
         """Watches the time until the next piece, and the whole stream's."""

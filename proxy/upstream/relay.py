@@ -92,7 +92,6 @@ class Relay:
         call = self._call
         body, whole = await read_bounded(self.payload)
         outcome = judge(call.message, body, wall_seconds=call.clock.wall_ns() / 1e9)
-        call.content_came(call.clock.now())
         call.attempt.answer_bytes = len(body)
         if whole or call.exchange.request.method == "HEAD":
             outcome.answer = self.kept(body)
@@ -119,13 +118,13 @@ class Relay:
     def _whole(self, body: bytes) -> Outcome:
         """The whole body is here: one look, one write."""
         call, attempt = self._call, self._call.attempt
-        call.content_came(attempt.head_at)
         attempt.answer_bytes = len(body)
         self.meter = None
         if self.operation is not None:
             attempt.usage, error = look(self.operation, body, packed=self._packed)
             if error is not None:
                 return self._error_inside(error, body)
+        call.content_came(attempt.head_at)
         self.start(body=body)
         return self._ended()
 
@@ -172,11 +171,21 @@ class Relay:
             await Pieces(call, self.meter, deadline_at=deadline_at).pass_on(self.held)
         except ReaderGone:
             return Outcome(OutcomeKind.CLIENT_LEFT, status=call.attempt.status, committed=True)
+        except asyncio.CancelledError:
+            self._left()
+            raise
         except Exception:
             self._show_break()
             raise
         call.exchange.reply.finish()
         return self._ended()
+
+    def _left(self) -> None:
+        """The caller has gone: what it had until then is counted, and a stream whose last event it had was whole."""
+        if self.meter is not None:
+            self.meter.finish()
+            self._call.attempt.usage = self._call.exchange.facts.usage = self.meter.usage
+            self._call.exchange.answered = self.meter.done
 
     def _show_break(self) -> None:
         """The caller must see that the answer is not whole: an error event in its dialect, then an abort."""
@@ -184,7 +193,7 @@ class Relay:
         reply = call.exchange.reply
         if rest := salvage(self.payload):
             reply.write(rest)
-        if self.events and call.exchange.dialect is not None:
+        if self.events and not self._packed and call.exchange.dialect is not None:
             reason = LOCAL_REASON.get(call.watch.expired or OutcomeKind.STREAM_BROKEN, Reason.UPSTREAM_UNREACHABLE)
             reply.write(b"\n\n" + call.exchange.dialect.error_event(reason=reason, message=""))
         reply.abort()

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
-from aiohttp import ClientTimeout, StreamReader, TCPConnector
+from aiohttp import ClientPayloadError, ClientTimeout, StreamReader, TCPConnector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection as AiohttpConnection
+from aiohttp.helpers import _EXC_SENTINEL
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 from yarl import URL
@@ -48,7 +49,25 @@ class Address:
 
 
 class _Protocol(ResponseHandler):
-    """aiohttp's response protocol."""
+    """aiohttp's response protocol; whoever reads a body is told when it breaks, in every way in which it can."""
+
+    def break_body(self, why: str) -> None:
+        """Fails the body that is being read; one that ends with its connection would else seem whole."""
+        payload = self._payload
+        if payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(ClientPayloadError(why))
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
+        """Fails the answer; bytes that break its framing fail its body too."""
+        if isinstance(exc, HttpProcessingError):
+            self.break_body("the answer's framing is broken")
+        super().set_exception(exc, exc_cause)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Ends the connection; a reset is no end of a body that ends with its connection."""
+        if exc is not None:
+            self.break_body("the connection was reset")
+        super().connection_lost(exc)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """aiohttp's reader asks for this after every read; only a paused connection has anything to resume."""
@@ -137,6 +156,7 @@ class UpstreamConnection:
 
     def abort(self) -> None:
         """Ends the transport only; a reader that waits is woken with an error."""
+        self._protocol.break_body("ended by us")
         if (transport := self._protocol.transport) is not None:
             transport.abort()
 

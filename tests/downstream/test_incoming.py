@@ -92,7 +92,6 @@ async def test_framing_that_the_parser_lets_through_is_refused_with_its_reason(n
         assert running.front.targets == []
 
 
-@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="the connection is kept, and what follows is served")
 @pytest.mark.parametrize("name", LET_THROUGH)
 async def test_framing_that_the_parser_lets_through_ends_its_connection(name: str) -> None:
     async with data_server(reading) as running:
@@ -121,7 +120,6 @@ async def refusing_bad_bodies(exchange: Exchange) -> Outcome:
         return Outcome(OutcomeKind.CALLER_ERROR)
 
 
-@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="aiohttp's parser does not tell a reader of the body")
 @pytest.mark.parametrize("name", BAD_CHUNKS)
 async def test_a_malformed_chunk_that_comes_later_is_refused_too(name: str) -> None:
     async with data_server(refusing_bad_bodies) as running, visiting(running.port) as visitor:

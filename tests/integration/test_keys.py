@@ -145,7 +145,6 @@ async def test_key_rests_for_the_policys_time_when_nothing_is_told(lab: Lab) -> 
     assert 5 < max(rests) <= 7
 
 
-@pytest.mark.xfail(strict=True, reason="the rest of a key is slept through by the retry, whatever quota_wait allows")
 async def test_429_met_on_the_way_is_relayed_when_the_rest_is_longer_than_may_be_waited(lab: Lab) -> None:
     lab["single"].script = answers(429, {"error": {"message": "slow down"}}, headers=[("retry-after", "40")])
     answer = await lab.call("/single/v1/chat/completions", CHAT, within=2)

@@ -200,7 +200,6 @@ async def test_half_close_counts_as_leaving(lab: Lab) -> None:
         assert await lab["alpha"].was_left() - went < 1.0
 
 
-@pytest.mark.xfail(strict=True, reason="the end of the events is not looked at when the caller leaves")
 async def test_closing_right_after_the_last_event_is_a_success(lab: Lab) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.begin()

@@ -173,7 +173,6 @@ async def test_an_answer_whose_framing_is_not_clear_is_none(name: str) -> None:
         assert (rig.reply.started, rig.pool.idle) == (False, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="only the first Transfer-Encoding line is looked at")
 @pytest.mark.parametrize(
     "lines",
     [

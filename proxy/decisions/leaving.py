@@ -1,0 +1,13 @@
+"""Leaving: what a cancelled exchange was, by the word of who cancelled it."""
+
+from __future__ import annotations
+
+from proxy.exchange import CancelCause, Exchange
+from proxy.outcome import OutcomeKind
+
+
+def kind_of_leaving(exchange: Exchange) -> OutcomeKind:
+    """Returns the outcome of a cancelled exchange; a caller that leaves after a stream's last event had all of it."""
+    if exchange.cancel_cause is CancelCause.DRAIN:
+        return OutcomeKind.DRAINED
+    return OutcomeKind.OK if exchange.answered else OutcomeKind.CLIENT_LEFT
