@@ -239,3 +239,33 @@ async def test_a_malformed_chunk_after_an_early_answer_is_not_logged_and_ends_th
         rest = await visitor.rest()
         assert served.targets == ["/p"]
         assert SECRET not in caplog.text + rest.decode()
+
+
+@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="only the request that is being served is told")
+async def test_a_malformed_chunk_of_a_request_that_waits_its_turn_wakes_who_reads_it_then() -> None:
+    go_on = asyncio.Event()
+    said: list[str] = []
+
+    async def handle(arrival: Arrival) -> bool:
+        if arrival.message.path == "/":
+            await go_on.wait()
+            return answer_to(arrival)
+        try:
+            await echo(arrival)
+        except web.RequestPayloadError as error:
+            said.append(str(error))
+        return answer_to(arrival) and False
+
+    async with serving(handle) as served, visiting(served.port) as visitor:
+        await visitor.send(ASK)
+        await until(lambda: len(served.arrivals) == 1)
+        await visitor.send(PART)
+        await until(lambda: len(served.protocols.connections[0]._messages) == 1)
+        await visitor.send(BAD_CHUNKS[0] + b"\r\n\r\n" + ASK)
+        await until(lambda: len(served.protocols.connections[0]._messages) == 2)
+        go_on.set()
+        async with asyncio.timeout(0.5):
+            answers = read_answers(await visitor.rest())
+        assert ([answer.status for answer in answers], served.targets) == ([200, 200], ["/", "/p"])
+        assert len(said) == 1
+        assert SECRET not in said[0]

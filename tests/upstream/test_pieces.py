@@ -185,3 +185,66 @@ async def test_a_reader_that_has_gone_ends_the_attempt() -> None:
         rig.reply.resume(gone=True)
         outcome = await calling
         assert (outcome.kind, outcome.committed, rig.pool.idle) == (OutcomeKind.CLIENT_LEFT, True, 0)
+
+
+async def test_a_drip_that_never_completes_an_event_is_no_sign_of_life() -> None:
+    steps = Stepwise(EVENTS_HEAD + chunk(WORD), chunk(WORD[:10]), chunk(WORD[10:20]))
+    async with rigged(steps) as rig:
+        calling = rig.start(rig.exchange(STREAM))
+        steps.step()
+        await until(lambda: rig.reply.body == WORD)
+        for end in (10, 20):
+            steps.step()
+            await until(lambda end=end: rig.reply.body == WORD + WORD[:end])  # type: ignore[misc]
+            rig.clock.advance(LIMITS.idle / 2)
+        outcome = await calling
+        assert (outcome.kind, outcome.committed) == (OutcomeKind.IDLE_TIMEOUT, True)
+
+
+@pytest.mark.parametrize("sign", [b": ping\n\n", b"event: ping\ndata: {}\n\n", DONE])
+async def test_comments_and_events_of_any_kind_are_signs_of_life(sign: bytes) -> None:
+    steps = Stepwise(EVENTS_HEAD + chunk(WORD), *[chunk(sign)] * 4, LAST_CHUNK)
+    async with rigged(steps) as rig:
+        calling = rig.start(rig.exchange(STREAM))
+        steps.step()
+        await until(lambda: rig.reply.body == WORD)
+        for count in range(1, 5):
+            rig.clock.advance(LIMITS.idle / 2)
+            steps.step()
+            await until(lambda count=count: rig.reply.body == WORD + sign * count)  # type: ignore[misc]
+        steps.step()
+        assert (await calling).kind is OutcomeKind.OK
+
+
+@pytest.mark.xfail(strict=True, reason="what cannot be unpacked shows no events, and so no sign of life")
+@pytest.mark.parametrize("coding", [b"deflate", b"gzip"])
+async def test_a_coded_stream_that_cannot_be_unpacked_lives_by_its_pieces(coding: bytes) -> None:
+    head = EVENTS_HEAD[:-2] + b"content-encoding: " + coding + b"\r\n\r\n"
+    steps = Stepwise(head + chunk(b"\xffjunk"), *[chunk(b"more")] * 4, LAST_CHUNK)
+    async with rigged(steps) as rig:
+        calling = rig.start(rig.exchange(STREAM))
+        steps.step()
+        await until(lambda: rig.reply.body == b"\xffjunk")
+        for count in range(1, 5):
+            rig.clock.advance(LIMITS.idle / 2)
+            await settle()
+            steps.step()
+            await until(lambda count=count: calling.done() or rig.reply.body == b"\xffjunk" + b"more" * count)  # type: ignore[misc]
+        steps.step()
+        assert (await calling).kind is OutcomeKind.OK
+
+
+@pytest.mark.parametrize(("last", "whole"), [(b"", False), (DONE, True)])
+async def test_who_leaves_is_charged_for_what_came_and_may_have_had_it_all(last: bytes, whole: bool) -> None:
+    steps = Stepwise(EVENTS_HEAD + chunk(WORD + USAGE + last))
+    async with rigged(steps) as rig:
+        exchange = rig.exchange(STREAM)
+        calling = rig.start(exchange)
+        steps.step()
+        await until(lambda: rig.reply.body == WORD + USAGE + last)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert exchange.attempt is not None
+        assert exchange.attempt.usage == exchange.facts.usage == Usage(3, 2, 0)
+        assert exchange.answered is whole
