@@ -93,8 +93,9 @@ class Connection(RequestHandler):
         if self._messages and isinstance(self._messages[-1][0], _ErrInfo):
             self._malformed = data
             arrival = cast(Any, self._current_request)
-            if arrival is not None:
-                arrival._cancel(web.RequestPayloadError("the body's framing is broken"))
+            waiting = self._messages[-2][1] if len(self._messages) > 1 else arrival.payload if arrival else None
+            if waiting is not None and not waiting.is_eof():
+                waiting.set_exception(web.RequestPayloadError("the body's framing is broken"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Marks who has left, then lets aiohttp cancel the handler."""

@@ -53,11 +53,10 @@ class HeaderPlan:
         added = tuple(added)
         self._host = host.encode("ascii")
         self._added = b"".join(name + _SEPARATOR + value + _END for name, value in added)
-        self._dropped = _HOP_BY_HOP | _OURS | {name.lower() for name, _ in added}
+        # Where the trace is not passed on, the caller's own context is not either.
+        self._dropped = _HOP_BY_HOP | _OURS | _TRACE | {name.lower() for name, _ in added}
         if own_credential:
             self._dropped |= {auth_header.lower()}
-        if propagate_trace:
-            self._dropped |= _TRACE
         self._own_credential = own_credential
         self._propagate_trace = propagate_trace
         self._lines: tuple[dict[tuple[bytes, bytes], bytes], dict[tuple[bytes, bytes], bytes]] = ({}, {})

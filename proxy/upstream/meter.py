@@ -62,11 +62,12 @@ class Meter(Protocol):
 class PackedEvents:
     """Looks at a packed event stream through its dialect's scanner."""
 
-    __slots__ = ("_inflate", "_scanner")
+    __slots__ = ("_blind", "_inflate", "_scanner")
 
     def __init__(self, scanner: StreamScanner) -> None:
         self._scanner = scanner
         self._inflate = _Inflate()
+        self._blind = 0
 
     @property
     def content(self) -> bool:
@@ -90,12 +91,13 @@ class PackedEvents:
 
     @property
     def signs(self) -> int:
-        """Grows with events and comments."""
-        return self._scanner.signs
+        """Grows with events and comments; with every piece where nothing can be told apart."""
+        return self._scanner.signs + self._blind
 
     def feed(self, piece: bytes) -> None:
         """Unpacks and looks at the next piece."""
         self._scanner.feed(self._inflate.more(piece))
+        self._blind += self._inflate.broken
 
     def finish(self) -> None:
         """Takes the scanner's last word."""
@@ -153,22 +155,22 @@ class BodyMeter:
 class _Inflate:
     """Unpacks a copy of a gzip or deflate body, as far as it has come; a broken or bursting one just ends."""
 
-    __slots__ = ("_broken", "_inflater")
+    __slots__ = ("broken", "_inflater")
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
-        self._broken = False
+        self.broken = False
 
     def more(self, piece: bytes) -> bytes:
         """Returns what this piece unpacks to."""
-        if self._broken:
+        if self.broken:
             return b""
         try:
             unpacked = self._inflater.decompress(piece, UNPACKED)
         except zlib.error:
-            self._broken = True
+            self.broken = True
             return b""
-        self._broken = bool(self._inflater.unconsumed_tail)
+        self.broken = bool(self._inflater.unconsumed_tail)
         return unpacked
 
 

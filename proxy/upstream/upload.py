@@ -10,21 +10,20 @@ from proxy.upstream.wire import UpstreamConnection
 
 
 class UploadPump:
-    """Passes an upload on in a task of its own, so that an early answer is seen while it runs."""
+    """Passes an upload on in a task of its own, so that an early answer is seen while it runs.
 
-    __slots__ = ("_connection", "_task", "_upload", "problem", "sent")
+    `done`: the whole body has been passed on. `problem`: what was wrong with it.
+    """
+
+    __slots__ = ("_connection", "_task", "_upload", "done", "problem", "sent")
 
     def __init__(self, upload: Upload, connection: UpstreamConnection) -> None:
         self._upload = upload
         self._connection = connection
         self.problem: BodyProblem | None = None
         self.sent = 0
+        self.done = False
         self._task: asyncio.Task[None] = start_task(self._run(), name="upload")
-
-    @property
-    def done(self) -> bool:
-        """True when the whole body has been passed on."""
-        return self._task.done() and self.problem is None
 
     def stop(self) -> None:
         """Passes nothing on any more."""
@@ -41,6 +40,7 @@ class UploadPump:
                     await connection.drain()
             if chunked:
                 connection.write(b"0\r\n\r\n", b"")
+            self.done = True
         except BodyProblem as problem:
             self.problem = problem
             connection.abort()

@@ -241,7 +241,6 @@ async def test_a_malformed_chunk_after_an_early_answer_is_not_logged_and_ends_th
         assert SECRET not in caplog.text + rest.decode()
 
 
-@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="only the request that is being served is told")
 async def test_a_malformed_chunk_of_a_request_that_waits_its_turn_wakes_who_reads_it_then() -> None:
     go_on = asyncio.Event()
     said: list[str] = []
