@@ -1,7 +1,20 @@
-"""`python -m proxy` is the `sponson` command."""
+"""`python -m proxy` is the `sponson` command; so is the installed script."""
 
 from __future__ import annotations
 
-from proxy.cli.main import main
+import os
+import signal
+import sys
 
-main(prog_name="sponson")
+
+def main() -> None:
+    """Runs the command. A SIGTERM while it still imports ends it: as PID 1 it would be ignored otherwise."""
+    if sys.argv[1:2] == ["run"]:
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+    from proxy.cli.main import main as group
+
+    group(prog_name="sponson")
+
+
+if __name__ == "__main__":
+    main()

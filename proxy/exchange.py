@@ -1,21 +1,20 @@
-"""One request on its way: what was asked (`Request`), where the answer goes (`Reply`), what was measured (`Facts`).
+"""One request on its way: where the answer goes (`Reply`), what was measured (`Facts`), and what stages share.
 
 Mutable slotted objects, one writer at a time: the task that runs the exchange.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from proxy.request import RawHeaders, Request
 
 if TYPE_CHECKING:
     from proxy.observer import ExchangeEvent
     from proxy.outcome import OutcomeKind, Reason
     from proxy.trace_context import TraceContext
-
-RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
 class CancelCause(StrEnum):
@@ -27,71 +26,8 @@ class CancelCause(StrEnum):
     """The client stopped reading its answer for too long."""
 
 
-class BodyProblem(Exception):
-    """The caller's body cannot be read to its end: malformed or cut."""
-
-
-class BodyTooLarge(BodyProblem):
-    """The caller's body is larger than its route allows."""
-
-
 class ReaderGone(Exception):
     """Nobody reads the answer any more; raised by `Reply.drain`."""
-
-
-class Upload(Protocol):
-    """The caller's body while it still arrives. The first read answers `Expect: 100-continue`.
-
-    `limit` in bytes may be set before the first read; a body that grows beyond it raises `BodyTooLarge`.
-    """
-
-    limit: int
-
-    @property
-    def length(self) -> int | None:
-        """Bytes announced by Content-Length; None when chunked."""
-        ...
-
-    async def read(self) -> bytes:
-        """Returns the next piece, b"" at the end. Raises `BodyProblem`."""
-        ...
-
-    async def read_all(self) -> bytes:
-        """Returns the whole body. Raises `BodyProblem`."""
-        ...
-
-
-class Request:
-    """What the caller asked, as it came: target, path and header bytes are never normalised.
-
-    `fields` is the case-insensitive first-value view of `headers`. `body` is set once the body has been read whole;
-    `upload` is None when there is no body. `upload_taken`: bytes of it were passed on, it cannot be sent again.
-    """
-
-    __slots__ = (
-        "body", "fields", "headers", "method", "path", "query", "target", "upload", "upload_taken", "version",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        method: str,
-        target: str,
-        headers: RawHeaders,
-        fields: Mapping[str, str],
-        upload: Upload | None = None,
-        version: tuple[int, int] = (1, 1),
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.path, mark, query = target.partition("?")
-        self.query = mark + query
-        self.headers = headers
-        self.fields = fields
-        self.upload = upload
-        self.version = version
-        self.upload_taken = False
-        self.body: bytes | None = None if upload is not None else b""
 
 
 class Reply(Protocol):
@@ -109,6 +45,11 @@ class Reply(Protocol):
     @property
     def paused(self) -> bool:
         """True while the reader is too slow: await `drain` before the next `write`."""
+        ...
+
+    @property
+    def open_ended(self) -> bool:
+        """True when no length was promised: then bytes of our own can be told from a completed answer."""
         ...
 
     def start(

@@ -44,13 +44,14 @@ class RouteMatcher(Protocol):
 class RoutePlan:
     """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`).
 
-    `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
+    `total` is in seconds. `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
     """
 
     name: str
     matcher: RouteMatcher
     call: Callable[[Exchange], Awaitable[Outcome]]
     prefix: str = ""
+    total: float
     body_max: int
     body_replay: int
     repeatable: bool | None

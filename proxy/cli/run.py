@@ -107,7 +107,7 @@ def command(**flags: Any) -> None:
         settings, index = _settings(flags), instance_index(os.environ)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    compiler = PolicyCompiler(instance_index=index)
+    compiler = PolicyCompiler(instance_index=index, environ=settings.environ)
     # The child imports what it needs while this process does the same.
     compiler.warm_up()
     import uvloop
@@ -118,11 +118,14 @@ def command(**flags: Any) -> None:
     def telemetry(clock: Clock) -> Telemetry:
         return build_telemetry(settings.environ, wall_ns=clock.wall_ns)
 
-    code = uvloop.run(run(settings, compiler, telemetry))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Threads that hang in a dead collector must not hold the exit.
-    os._exit(code)
+    async def to_the_end() -> None:
+        code = await run(settings, compiler, telemetry)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Threads that hang, in a dead collector or on a child, must not hold the exit.
+        os._exit(code)
+
+    uvloop.run(to_the_end())
 
 
 def _settings(flags: dict[str, Any]) -> ProcessSettings:

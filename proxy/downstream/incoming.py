@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import ClientError, StreamReader, web
 
 from proxy.downstream.wire import Arrival, RequestHead, whole
-from proxy.exchange import BodyProblem, BodyTooLarge, Request
+from proxy.request import BodyProblem, BodyTooLarge, Request
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 UNBOUNDED: Final = 1 << 62
+STALL_SECONDS: Final = 30.0
+"""How long a caller may send nothing of the body that it has announced."""
 
 
 class IncomingBody:
@@ -26,12 +29,20 @@ class IncomingBody:
         self.length = length
         self.limit = UNBOUNDED
 
+    @property
+    def complete(self) -> bool:
+        """True when the whole body has arrived."""
+        return self._payload.is_eof()
+
     async def read(self) -> bytes:
         """Returns the next piece, b"" at the end. Raises `BodyProblem`, `BodyTooLarge`."""
         if self._expects:
             self._proceed()
         try:
-            piece = await self._payload.readany()
+            async with asyncio.timeout(STALL_SECONDS):
+                piece = await self._payload.readany()
+        except TimeoutError as error:
+            raise BodyProblem(f"nothing of it came for {STALL_SECONDS:.0f} s; send it again") from error
         except (web.RequestPayloadError, ClientError, ConnectionError, ValueError) as error:
             raise BodyProblem("it is malformed, or ended too early; send it again whole") from error
         self._read += len(piece)

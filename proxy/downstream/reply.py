@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.downstream.wire import Arrival
-from proxy.exchange import Attempt, Facts, RawHeaders, Request
+from proxy.exchange import Attempt, Facts
+from proxy.request import RawHeaders, Request
 
 SMALL_PIECE: Final = 16384
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -48,6 +49,11 @@ class HttpReply:
     def paused(self) -> bool:
         """True while the client does not take what is written."""
         return self._arrival.paused
+
+    @property
+    def open_ended(self) -> bool:
+        """True when no length was promised."""
+        return self._chunked or self._delimited_by_close
 
     def start(
         self,

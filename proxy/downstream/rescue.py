@@ -89,7 +89,7 @@ def _local(exchange: Exchange, outcome: Outcome) -> None:
 
 def _break(exchange: Exchange, outcome: Outcome) -> None:
     """An answer had begun, and cannot be ended: an error event in the caller's dialect, then an aborted connection."""
-    if exchange.facts.stream and exchange.dialect is not None:
+    if exchange.facts.stream and exchange.reply.open_ended and exchange.dialect is not None:
         reason = reason_of(outcome) or Reason.UPSTREAM_UNREACHABLE
         exchange.reply.write(b"\n\n" + exchange.dialect.error_event(reason=reason.value, message=""))
     exchange.reply.abort()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from proxy.clock import Clock
+from proxy.dialects.lookup import operation_of
 from proxy.downstream.incoming import framing_problem, request_of
 from proxy.downstream.reply import HttpReply
 from proxy.downstream.wire import Arrival, ConnectionServer
@@ -18,6 +19,7 @@ from proxy.ports import Bits
 from proxy.stage import CallNext
 from proxy.trace_context import Sampler, join_trace
 
+MALFORMED = "the request is not well-formed HTTP/1.1; send it again correctly framed"
 OWN_PATHS = "/sponson/"
 BACKLOG = 2048
 _log = logging.getLogger("sponson.downstream")
@@ -59,6 +61,11 @@ class DataServer:
         """Exchanges under way."""
         return len(self.live)
 
+    @property
+    def busy(self) -> int:
+        """Exchanges under way, and answers that their clients have not taken to the end."""
+        return len(self.live) or self.protocols.unsent
+
     async def listen(self, sockets: list[socket.socket]) -> None:
         """Starts to accept on bound sockets."""
         loop = asyncio.get_running_loop()
@@ -94,6 +101,8 @@ class DataServer:
             front = self._current()
             problem = self._problem(arrival, exchange)
             if problem is not None:
+                operation = operation_of(exchange.request.path)
+                exchange.dialect = operation.dialect if operation is not None else None
                 front.refuse(exchange, problem)
             else:
                 await front.call(exchange)
@@ -119,6 +128,8 @@ class DataServer:
         return Exchange(request, HttpReply(arrival, request, facts, closing=self.draining), facts)
 
     def _problem(self, arrival: Arrival, exchange: Exchange) -> Outcome | None:
+        if arrival.malformed:
+            return refused(Reason.BAD_REQUEST, detail=MALFORMED)
         if self.refusing:
             return refused(Reason.SHUTTING_DOWN, retry_after=1.0)
         if (wrong := framing_problem(arrival.message)) is not None:

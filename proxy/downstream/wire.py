@@ -12,11 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from aiohttp import StreamReader, web
+from aiohttp import HttpVersion11, StreamReader, web
 from aiohttp.http_parser import RawRequestMessage
-from aiohttp.web_protocol import RequestHandler, _ErrInfo
+from aiohttp.web_protocol import ERROR, RequestHandler, _ErrInfo
 
-from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.exchange import CancelCause, Exchange, ReaderGone
 
 RequestHead = RawRequestMessage
@@ -25,19 +24,17 @@ MAX_FIELD: Final = 65536
 MAX_HEADERS: Final = 256
 KEEP_ALIVE_SECONDS: Final = 75.0
 LINGER_SECONDS: Final = 2.0
-MALFORMED: Final = "the request is not well-formed HTTP/1.1; send it again correctly framed"
-_MALFORMED_HEAD: Final = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nx-sponson-reason: bad_request\r\n"
-    b"connection: close\r\ncontent-length: %d\r\n\r\n"
-)
 
 
 class Arrival:
     """One request of a connection, as aiohttp's server hands it over."""
 
-    __slots__ = ("_protocol", "exchange", "message", "payload")
+    __slots__ = ("_protocol", "exchange", "malformed", "message", "payload")
 
-    def __init__(self, message: RawRequestMessage, payload: StreamReader, protocol: Connection) -> None:
+    def __init__(
+        self, message: RawRequestMessage, payload: StreamReader, protocol: Connection, *, malformed: bool = False
+    ) -> None:
+        self.malformed = malformed
         self.message = message
         self.payload = payload
         self.exchange: Exchange | None = None
@@ -68,8 +65,8 @@ class Arrival:
             raise ReaderGone
 
     def end(self) -> None:
-        """Makes this the connection's last request."""
-        self._protocol.close()
+        """Makes this the connection's last request; its body may still be read."""
+        self._protocol.last = True
 
     def cancel(self) -> None:
         """Cancels whatever handles this request; its connection ends with it."""
@@ -85,17 +82,23 @@ class Arrival:
 class Connection(RequestHandler):
     """A client's connection. A lost one says so to its exchange before the handler is cancelled."""
 
-    __slots__ = ("_malformed",)
+    __slots__ = ("_malformed", "last")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._malformed = b""
+        self.last = False
 
     def data_received(self, data: bytes) -> None:
         """Parses what came; who reads a body is told when its framing breaks, which aiohttp does not do."""
         super().data_received(data)
         if self._messages and isinstance(self._messages[-1][0], _ErrInfo):
             self._malformed = data
-            arrival = cast(Any, self._current_request)
-            waiting = self._messages[-2][1] if len(self._messages) > 1 else arrival.payload if arrival else None
-            if waiting is not None and not waiting.is_eof():
-                waiting.set_exception(web.RequestPayloadError("the body's framing is broken"))
+            serving = cast(Any, self._current_request)
+            broken = [payload for _, payload in self._messages]
+            for payload in (serving.payload, *broken) if serving is not None else broken:
+                if not payload.is_eof():
+                    payload.set_exception(web.RequestPayloadError("the body's framing is broken"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Marks who has left, then lets aiohttp cancel the handler."""
@@ -112,7 +115,7 @@ class Connection(RequestHandler):
     @property
     def ends(self) -> bool:
         """True when this connection takes no further request."""
-        return self._close or self._force_close
+        return self.last or self._close or self._force_close
 
     @property
     def idle(self) -> bool:
@@ -127,10 +130,7 @@ class Connection(RequestHandler):
                 if not self._messages:
                     await self._arrive()
                 message, payload = self._next_message()
-                if isinstance(message, _ErrInfo):
-                    self._refuse_malformed()
-                    break
-                arrival = Arrival(message, payload, self)
+                arrival = self._arrival(message, payload)
                 self._current_request = cast(Any, arrival)
                 try:
                     keep_alive = await handle(arrival)
@@ -138,10 +138,10 @@ class Connection(RequestHandler):
                     self._served(arrival)
                 if not payload.is_eof():
                     await self._linger(payload)
-                if not keep_alive or self._close or self._force_close:
+                if not keep_alive or self.ends:
                     break
                 self._await_next()
-        except asyncio.CancelledError:
+        except BaseException:
             self.force_close()
             raise
         if not self._force_close:
@@ -164,6 +164,14 @@ class Connection(RequestHandler):
             self._resume_reading_if_drained()
         return message, payload
 
+    def _arrival(self, message: RawRequestMessage | _ErrInfo, payload: StreamReader) -> Arrival:
+        """Wraps a request; bytes that are none become one that can only be refused, of which just the path is told."""
+        if not isinstance(message, _ErrInfo):
+            return Arrival(message, payload, self)
+        target = self._malformed.partition(b"\r\n")[0].split(b" ")[1:2] or [b""]
+        path = target[0].partition(b"?")[0].decode("latin-1") if target[0].startswith(b"/") else "/"
+        return Arrival(ERROR._replace(path=path, version=HttpVersion11), payload, self, malformed=True)
+
     def _served(self, arrival: Arrival) -> None:
         """Lets go of a request: else arrival, exchange and reply would wait for the garbage collector."""
         arrival.exchange = None
@@ -173,7 +181,9 @@ class Connection(RequestHandler):
 
     async def _linger(self, payload: StreamReader) -> None:
         """Reads on for a while after an early answer, so that the client can read it before its writes fail."""
-        with contextlib.suppress(TimeoutError, web.RequestPayloadError):
+        # A stopped upload lets go of the reader in its own next step.
+        await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError, web.RequestPayloadError, ConnectionError):
             async with asyncio.timeout(LINGER_SECONDS):
                 while await payload.readany():
                     pass
@@ -196,20 +206,6 @@ class Connection(RequestHandler):
         if tail:
             self.data_received(tail)
 
-    def _refuse_malformed(self) -> None:
-        """Answers bytes that are no request with our own 400, without echoing or logging any of them."""
-        body = malformed_body(self._malformed)
-        if (transport := self.transport) is not None:
-            transport.write(_MALFORMED_HEAD % len(body) + body)
-
-
-def malformed_body(data: bytes) -> bytes:
-    """Returns the error body in the dialect of the path that the first line names, if it can be read."""
-    target = data.partition(b"\r\n")[0].split(b" ")[1:2] or [b""]
-    operation = operation_of(target[0].partition(b"?")[0].decode("latin-1"))
-    dialect = operation.dialect if operation is not None else dialect_named("openai")
-    return dialect.error_body(status=400, reason="bad_request", message=MALFORMED, request_id="")
-
 
 def whole(payload: StreamReader) -> bytes:
     """Returns a body that has arrived to its end: no reader waits, and nothing is to be resumed."""
@@ -218,6 +214,10 @@ def whole(payload: StreamReader) -> bytes:
         payload._size = 0
         return buffer.popleft()
     return payload.read_nowait(-1)
+
+
+def _unsent_bytes(transport: asyncio.Transport | None) -> int:
+    return transport.get_write_buffer_size() if transport is not None else 0
 
 
 Handler = Callable[[Arrival], Awaitable[bool]]
@@ -245,10 +245,15 @@ class ConnectionServer(web.Server):
         """Makes the protocol of one new connection."""
         return Connection(self, loop=self._loop, **self._kwargs)
 
+    @property
+    def unsent(self) -> int:
+        """Connections whose client has not taken all of what was written."""
+        return sum(1 for connection in self.connections if _unsent_bytes(connection.transport))
+
     def close_idle(self) -> None:
         """Closes connections that wait for a request; the others close after their answer."""
         for connection in self.connections:
             if cast(Connection, connection).idle:
                 connection.force_close()
             else:
-                connection.close()
+                cast(Connection, connection).last = True

@@ -87,6 +87,7 @@ def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -
         clock=around.clock,
         bits=around.bits,
         changes=[],
+        auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
         commits_before=around.kept.commits,
     )
     if shop.process_places is not None and snapshot.concurrency is not None:
@@ -146,6 +147,7 @@ class _RouteMaker:
             matcher=matcher,
             call=pipeline.route(deadline, fallback),
             prefix=prefix,
+            total=route.total_seconds,
             body_max=route.body_max,
             body_replay=route.body_replay,
             repeatable=route.repeatable,

@@ -3,43 +3,59 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from proxy.policy.problem import PolicyError, Problem
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes
 
 LIMIT_SECONDS = 60.0
-CHILD = (sys.executable, "-m", "proxy.policy.compile")
+CHILD = (sys.executable, "-P", "-m", "proxy.policy.compile")
 
 _log = logging.getLogger("sponson.policy")
+
+
+class CompilerFailed(Exception):
+    """The child did not do its work; nothing is said of the policy, so it is worth another try."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the process that checks policies {how}; try `sponson check` by hand")
 
 
 class PolicyCompiler:
     """Turns bytes into a snapshot. Blocking: call it in a thread."""
 
-    __slots__ = ("_command", "_instance_index", "_warm")
+    __slots__ = ("_command", "_environ", "_instance_index", "_warm")
 
-    def __init__(self, *, instance_index: int | None = None, command: Sequence[str] = CHILD) -> None:
+    def __init__(
+        self,
+        *,
+        instance_index: int | None = None,
+        command: Sequence[str] = CHILD,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = command
+        self._environ = _finding_this_package(environ) if environ is not None else None
         self._instance_index = instance_index
         self._warm: subprocess.Popen[bytes] | None = None
 
     def warm_up(self) -> None:
         """Starts a child that waits for its policy: it can import while we do."""
         try:
-            self._warm = _start(self._command)
+            self._warm = self._start()
         except OSError:
             self._warm = None
 
     def __call__(self, data: PolicyBytes) -> PolicySnapshot:
-        """Returns the snapshot of a policy. Raises `PolicyError`."""
+        """Returns the snapshot of a policy. Raises `PolicyError`, `CompilerFailed`."""
         child, self._warm = self._warm, None
         try:
-            child = child or _start(self._command)
+            child = child or self._start()
         except OSError as error:
             _log.warning("cannot start a process to check the policy (%s); it is checked in this one", error)
             return _here(data, self._instance_index)
@@ -48,28 +64,35 @@ class PolicyCompiler:
             return answer
         raise PolicyError(answer)
 
+    def _start(self) -> subprocess.Popen[bytes]:
+        # Its own session: a Ctrl-C at the terminal is for the proxy, which ends its child by closing the pipe.
+        return subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self._environ,
+            start_new_session=True,
+        )
 
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+def _finding_this_package(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment in which the child finds this very package, whatever the working directory holds."""
+    home = str(Path(__file__).resolve().parents[2])
+    path = environ.get("PYTHONPATH", "")
+    return {**environ, "PYTHONPATH": f"{home}{os.pathsep}{path}" if path else home}
 
 
 def _ask(child: subprocess.Popen[bytes], question: bytes) -> PolicySnapshot | tuple[Problem, ...]:
     try:
-        with child:
-            output, _ = child.communicate(question, timeout=LIMIT_SECONDS)
-    except subprocess.TimeoutExpired:
+        output, _ = child.communicate(question, timeout=LIMIT_SECONDS)
+    except subprocess.TimeoutExpired as late:
         child.kill()
-        child.wait()
-        return _failed(f"took longer than {LIMIT_SECONDS:.0f} s")
+        child.communicate()
+        raise CompilerFailed(f"took longer than {LIMIT_SECONDS:.0f} s") from late
     if child.returncode != 0:
-        return _failed(f"ended with {child.returncode}")
+        raise CompilerFailed(f"ended with {child.returncode}")
     answer: PolicySnapshot | tuple[Problem, ...] = pickle.loads(output)
     return answer
-
-
-def _failed(how: str) -> tuple[Problem, ...]:
-    message = f"the process that checks policies {how}; try `sponson check` by hand"
-    return (Problem(file="policy", line=1, column=1, path="", message=message),)
 
 
 def _here(data: PolicyBytes, instance_index: int | None) -> PolicySnapshot:

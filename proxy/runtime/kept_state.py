@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar, cast
 
 from proxy.decisions.places import Places
+from proxy.upstream.pool import Pool
 
 GRACE_SECONDS = 600.0
 
@@ -27,6 +28,11 @@ class _Kept:
         self.core = core
         self.in_use = in_use
         self.unused_since: float | None = None
+
+
+def _still_busy(core: object) -> bool:
+    """Whether something of a removed policy still holds it: then its ten minutes have not begun."""
+    return (isinstance(core, Places) and core.used > 0) or (isinstance(core, Pool) and core.busy)
 
 
 class KeptState:
@@ -96,12 +102,12 @@ class KeptState:
                 kept.unused_since = now
 
     def expire(self, now: float) -> list[Any]:
-        """Drops and returns the cores whose ten minutes are over; a limit's begin when its last place is free."""
+        """Drops and returns the cores whose ten minutes are over; of what is still held they begin later."""
         over = []
         for identity, kept in self._kept.items():
             if kept.unused_since is None:
                 continue
-            if isinstance(kept.core, Places) and kept.core.used:
+            if _still_busy(kept.core):
                 kept.unused_since = now
             elif kept.unused_since + GRACE_SECONDS <= now:
                 over.append(identity)

@@ -34,8 +34,8 @@ class Drained(Protocol):
     last_arrival: float
 
     @property
-    def in_flight(self) -> int:
-        """Exchanges under way."""
+    def busy(self) -> int:
+        """Exchanges under way, and answers that are not delivered to their end."""
         ...
 
     def stop_listening(self) -> None:
@@ -80,12 +80,12 @@ async def drain(server: Drained, *, linger: float, limit: float, clock: Clock) -
         server.stop_listening()
     while clock.now() < last:
         quiet_since = max(began, server.last_arrival)
-        if not server.in_flight and clock.now() >= quiet_since + linger:
+        if not server.busy and clock.now() >= quiet_since + linger:
             break
         await clock.sleep(STEP_SECONDS)
     server.refusing = True
     server.stop_listening()
-    if server.in_flight:
+    if server.busy:
         server.cancel_all(CancelCause.DRAIN)
-        while server.in_flight and clock.now() < began + limit:
+        while server.busy and clock.now() < began + limit:
             await clock.sleep(STEP_SECONDS)

@@ -23,7 +23,7 @@ from proxy.observer import GaugeSource, Observer, Observers, Reading
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
-from proxy.runtime.compiler import PolicyCompiler
+from proxy.runtime.compiler import CompilerFailed, PolicyCompiler
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
 from proxy.runtime.log_format import log_handler
@@ -111,7 +111,7 @@ class Process:
 
     async def start(self) -> None:
         """Loads the policy and binds the listeners. Raises what makes a start impossible."""
-        self.keeper.first()
+        await self.keeper.first()
         data, admin = parse_address(self.settings.listen), parse_address(self.settings.admin)
         await self.admin.listen(bind(admin))
         await self.server.listen(bind(data))
@@ -141,11 +141,15 @@ class Process:
         )
         killed = start_task(signals.kill.wait(), name="second signal")
         await asyncio.wait({ending, killed}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (ending, killed, *self._background):
+        for task in (ending, *self._background):
             task.cancel()
         if signals.kill.is_set():
             return KILLED
-        await self.telemetry.shutdown(FLUSH_SECONDS)
+        flushing = start_task(self.telemetry.shutdown(FLUSH_SECONDS), name="flush")
+        await asyncio.wait({flushing, killed}, return_when=asyncio.FIRST_COMPLETED)
+        killed.cancel()
+        if signals.kill.is_set():
+            return KILLED
         await self.server.close()
         with contextlib.suppress(TimeoutError):
             await self.admin.close()
@@ -181,10 +185,13 @@ class Process:
         while True:
             await self.clock.sleep(TICK_SECONDS)
             now = self._beat = self.clock.now()
-            self.admission.tick(now)
             rounds += 1
-            if rounds % 10 == 0:
-                self._sweep(now)
+            try:
+                self.admission.tick(now)
+                if rounds % 10 == 0:
+                    self._sweep(now)
+            except Exception:  # noqa: BLE001 - every queue's and breaker's time hangs on this loop
+                _log.exception("the ticker met a bug")
 
     def _sweep(self, now: float) -> None:
         for _, breaker, _ in self.kept.all(Breaker):
@@ -221,15 +228,28 @@ async def run(
     try:
         process = Process(settings, compiler, telemetry=build_telemetry(clock), clock=clock)
         signals.on_hangup = process.keeper.ask
-        await process.start()
+        if not await _started(process, signals):
+            return 0
     except PolicyError as error:
         return _cannot_start(*map(str, error.problems))
-    except (PolicyUnreadable, CannotListen, ValueError) as error:
+    except (PolicyUnreadable, CompilerFailed, CannotListen, ValueError) as error:
         return _cannot_start(str(error))
     _log.info("ready on %s, admin on %s, policy %s", settings.listen, settings.admin, settings.policy)
     await signals.stop.wait()
     _log.info("draining")
     return await process.stop(signals)
+
+
+async def _started(process: Process, signals: Signals) -> bool:
+    """Starts the process; False when it was asked to end before it was ready. Raises what makes a start impossible."""
+    starting = start_task(process.start(), name="start")
+    stopped = start_task(signals.stop.wait(), name="signal while starting")
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not starting.done():
+        return False
+    await starting
+    return True
 
 
 def _cannot_start(*lines: str) -> int:

@@ -18,6 +18,7 @@ from proxy.observer import Observer, PolicyLoaded, PolicyRejected
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes, read_policy
+from proxy.runtime.compiler import CompilerFailed
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.settling import Standing, came_whole, mounted_alone, standing
 from proxy.runtime.watcher import changes
@@ -78,16 +79,25 @@ class PolicyKeeper:
         self._asked = asyncio.Event()
         self.state = PolicyState(path=str(path))
 
-    def first(self) -> None:
-        """Loads the policy at start. Raises `PolicyUnreadable`, `PolicyError`: at start a bad policy is fatal."""
+    async def first(self) -> None:
+        """Loads the policy at start, when a bad one is fatal.
+
+        Raises `PolicyUnreadable`, `PolicyError`, `CompilerFailed`.
+        """
+        began = self._clock.now()
+        candidate = await asyncio.to_thread(self._read_first)
+        self._live(candidate, began=began)
+
+    def _read_first(self) -> Candidate:
         self._standing = standing(self._path)
         for name in mounted_alone(self._standing):
             _log.warning("%s is mounted by itself (a subPath): changes may never arrive; mount its directory", name)
-        data = read_policy(self._path)
-        self._live(self._understand(data), began=self._clock.now())
+        return self._understand(read_policy(self._path))
 
     def ask(self) -> None:
-        """Looks at the policy now (SIGHUP)."""
+        """Looks at the policy now (SIGHUP), also at one that was rejected."""
+        if self.state.seen_digest != self.state.digest:
+            self.state.seen_digest = ""
         self._asked.set()
 
     async def run(self) -> None:
@@ -116,6 +126,9 @@ class PolicyKeeper:
             self._reject(digest, (str(problem),))
         except PolicyError as error:
             self._reject(digest, tuple(map(str, error.problems)))
+        except CompilerFailed as error:
+            # Nothing was said of the policy: the next look tries again.
+            self._reject("", (f"{self._path}: {error}",))
         except Exception as error:  # noqa: BLE001 - whatever fails here, the last good policy stays and it is told
             _log.exception("the policy met a bug")
             self._reject(digest, (f"{self._path}: a bug ({type(error).__name__}, see the log); the last policy stays",))

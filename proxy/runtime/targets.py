@@ -50,6 +50,7 @@ class Workshop:
     clock: Clock
     bits: Bits
     changes: list[Callable[[], None]]
+    auth_headers: frozenset[bytes]
     commits_before: int
 
     @property
@@ -271,6 +272,6 @@ class Provider:
             host=host if snapshot.port == default else f"{host}:{snapshot.port}",
             added=[(name.encode("latin-1"), secrets[source].encode()) for name, source in snapshot.headers],
             own_credential=bool(snapshot.keys),
-            auth_header=snapshot.auth.header.encode("latin-1"),
+            auth_headers=self._shop.auth_headers,
             propagate_trace=snapshot.propagate_trace,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ import orjson
 
 from proxy.decisions.classification import Router, choose
 from proxy.dialects.lookup import dialect_named, operation_of
-from proxy.exchange import BodyProblem, BodyTooLarge, Exchange
+from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
 from proxy.plan import RoutePlan
+from proxy.request import BodyProblem, BodyTooLarge, Upload
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 DEFAULT_DIALECT = dialect_named("openai")
@@ -64,7 +66,9 @@ class Classification:
         if not _buffered(exchange):
             return None
         try:
-            request.body = await upload.read_all()
+            request.body = await _whole(upload, seconds=max(plan.total for plan in candidates))
+        except TimeoutError:
+            return refused(Reason.TOTAL_TIMEOUT, detail="the request's body took longer than its route's total")
         except BodyTooLarge:
             return _too_large(upload.limit)
         except BodyProblem as problem:
@@ -87,6 +91,14 @@ class Classification:
         operation = exchange.operation
         exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
         return True
+
+
+async def _whole(upload: Upload, *, seconds: float) -> bytes:
+    """Reads a body; one that is still on its way is bounded in time. Raises `BodyProblem`, TimeoutError."""
+    if upload.complete:
+        return await upload.read_all()
+    async with asyncio.timeout(seconds):
+        return await upload.read_all()
 
 
 def _json_object(body: bytes) -> dict[str, Any] | None:

@@ -37,16 +37,27 @@ class FallbackTiers:
             caller_retries=_caller_retries(fields.get(CALLER_RETRIES[0]), fields.get(CALLER_RETRIES[1])),
         )
         best: Outcome | None = None
+        said_by = self._stand(exchange)
         for index, tier in enumerate(self._tiers):
             exchange.later_tiers, exchange.attempts_kept = self._later[index]
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
             outcome = await tier(exchange)
             if not self._next_tier(exchange, tier, outcome):
-                return better(best, outcome) if _only_late(outcome) else outcome
+                if best is None or not _only_late(outcome) or better(best, outcome) is outcome:
+                    return outcome
+                break
             self._note(exchange, index, outcome)
-            best = better(best, outcome)
+            if (told := better(best, outcome)) is not best:
+                best, said_by = told, self._stand(exchange)
         assert best is not None
+        exchange.facts.tier, exchange.facts.provider, exchange.facts.model = said_by
         return best
+
+    @staticmethod
+    def _stand(exchange: Exchange) -> tuple[int, str, str]:
+        """Which tier is asked; an answer that is relayed later is still that tier's."""
+        facts = exchange.facts
+        return facts.tier, facts.provider, facts.model
 
     def _next_tier(self, exchange: Exchange, tier: Tier, outcome: Outcome) -> bool:
         if outcome.maybe_executed and not exchange.repeatable and outcome.answer is None:

@@ -7,8 +7,9 @@ from typing import Final
 from aiohttp import StreamReader
 
 from proxy.clock import Clock
-from proxy.exchange import Attempt, BodyTooLarge, CancelCause, Exchange
+from proxy.exchange import Attempt, CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status
+from proxy.request import BodyTooLarge
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
@@ -195,8 +196,14 @@ class Call:
         self._pump = UploadPump(request.upload, connection)
 
     def _upload_problem(self) -> Outcome | None:
-        if self._pump is None or self._pump.problem is None:
+        if self._pump is None:
             return None
+        if self._pump.problem is None:
+            if not (self._pump.waits and self.watch.expired):
+                return None
+            # The provider could not answer: it was still waiting for the caller.
+            detail = "the request's body did not come within the answer's limit; send it faster"
+            return Outcome(OutcomeKind.CALLER_ERROR, reason=Reason.BAD_REQUEST, detail=detail)
         reason = Reason.BODY_TOO_LARGE if isinstance(self._pump.problem, BodyTooLarge) else Reason.BAD_REQUEST
         return Outcome(OutcomeKind.CALLER_ERROR, reason=reason, detail=f"the request's body: {self._pump.problem}")
 

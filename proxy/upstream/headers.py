@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from proxy.exchange import Exchange, RawHeaders
+from proxy.exchange import Exchange
+from proxy.request import RawHeaders
 from proxy.trace_context import traceparent_of
 
 KEEP: Final = 0
@@ -37,9 +38,12 @@ TRACEPARENT: Final = b"traceparent: "
 
 
 class HeaderPlan:
-    """How one provider's request heads are built."""
+    """How one provider's request heads are built.
 
-    __slots__ = ("_added", "_dropped", "_host", "_lines", "_own_credential", "_propagate_trace")
+    `auth_headers` are those of every provider, in lower case: a caller's credential for one never reaches another.
+    """
+
+    __slots__ = ("_added", "_credentials", "_dropped", "_host", "_lines", "_own_credential", "_propagate_trace")
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class HeaderPlan:
         host: str,
         added: Iterable[tuple[bytes, bytes]] = (),
         own_credential: bool,
-        auth_header: bytes,
+        auth_headers: frozenset[bytes] = frozenset(),
         propagate_trace: bool,
     ) -> None:
         added = tuple(added)
@@ -55,8 +59,7 @@ class HeaderPlan:
         self._added = b"".join(name + _SEPARATOR + value + _END for name, value in added)
         # Where the trace is not passed on, the caller's own context is not either.
         self._dropped = _HOP_BY_HOP | _OURS | _TRACE | {name.lower() for name, _ in added}
-        if own_credential:
-            self._dropped |= {auth_header.lower()}
+        self._credentials = _CREDENTIALS | auth_headers
         self._own_credential = own_credential
         self._propagate_trace = propagate_trace
         self._lines: tuple[dict[tuple[bytes, bytes], bytes], dict[tuple[bytes, bytes], bytes]] = ({}, {})
@@ -90,6 +93,7 @@ class HeaderPlan:
         headers = exchange.request.headers
         named = connection_names(headers, exchange.request.fields.get("connection"))
         if named:
+            named -= self._credentials
             headers = [field for field in headers if field[0].lower() not in named]
         lines = self._lines[first]
         for field in headers:
@@ -104,7 +108,7 @@ class HeaderPlan:
             first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential))
         )
         line = name + _SEPARATOR + value + _END if passes else b""
-        if len(value) <= _MEMO_VALUE:
+        if len(name) + len(value) <= _MEMO_VALUE:
             lines = self._lines[first]
             if len(lines) >= _MEMO_SIZE:
                 lines.clear()
@@ -115,7 +119,7 @@ class HeaderPlan:
         low = name.lower()
         if low in self._dropped or low.startswith(b"x-sponson-"):
             return DROP
-        if low in _CREDENTIALS:
+        if low in self._credentials:
             return CREDENTIAL
         return FOREIGN if low.startswith(_FOREIGN_PREFIXES) else KEEP
 
@@ -179,6 +183,6 @@ class AnswerHeaders:
         low = name.lower()
         passes = low not in _HOP_BY_HOP and low != b"content-length" and not low.startswith(b"x-sponson-")
         passes = passes and low == low.strip()
-        if len(self._memo) < _MEMO_SIZE:
+        if len(self._memo) < _MEMO_SIZE and len(name) <= _MEMO_VALUE:
             self._memo[name] = passes
         return passes

@@ -71,8 +71,8 @@ class PackedEvents:
 
     @property
     def content(self) -> bool:
-        """Whether the first content has come."""
-        return self._scanner.content
+        """Whether the first content has come; where nothing can be told apart, everything is."""
+        return self._scanner.content or bool(self._blind)
 
     @property
     def error(self) -> AnswerError | None:
@@ -153,24 +153,32 @@ class BodyMeter:
 
 
 class _Inflate:
-    """Unpacks a copy of a gzip or deflate body, as far as it has come; a broken or bursting one just ends."""
+    """Unpacks a copy of a gzip, zlib or raw deflate body, member by member; a broken or bursting one just ends."""
 
-    __slots__ = ("broken", "_inflater")
+    __slots__ = ("_inflater", "_raw_tried", "broken")
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+        self._raw_tried = False
         self.broken = False
 
     def more(self, piece: bytes) -> bytes:
         """Returns what this piece unpacks to."""
-        if self.broken:
-            return b""
-        try:
-            unpacked = self._inflater.decompress(piece, UNPACKED)
-        except zlib.error:
-            self.broken = True
-            return b""
-        self.broken = bool(self._inflater.unconsumed_tail)
+        unpacked = b""
+        while piece and not self.broken:
+            try:
+                unpacked += self._inflater.decompress(piece, UNPACKED)
+            except zlib.error:
+                # "deflate" is sent with and without a zlib header; only the very beginning tells.
+                self.broken = self._raw_tried
+                self._raw_tried = True
+                self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+                continue
+            self._raw_tried = True
+            self.broken = bool(self._inflater.unconsumed_tail)
+            piece = self._inflater.unused_data
+            if self._inflater.eof:
+                self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
         return unpacked
 
 

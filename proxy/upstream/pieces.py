@@ -46,7 +46,11 @@ class Pieces:
 
     async def pass_on(self, held: list[bytes]) -> None:
         """Writes what was held (and looked at) already, then every piece as it comes. Raises aiohttp's errors."""
-        self._watch_from(self._clock_now())
+        if self._waits_for_content():
+            call = self._call
+            call.watch.arm(call.attempt.connected_at + call.attempt.limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT)
+        else:
+            self._watch_from(self._clock_now())
         for piece in held:
             self._reply.write(piece)
             self.size += len(piece)
@@ -68,14 +72,21 @@ class Pieces:
         self._reply.write(piece)
         self.size += len(piece)
         call, now = self._call, self._clock_now()
-        if not call.attempt.first_content_at and (self._meter is None or self._meter.content):
+        if not call.attempt.first_content_at:
+            if self._waits_for_content():
+                return not self._reply.paused
             call.content_came(now)
+            self._watch_from(now)
         if self._lives():
             if now + self._idle < self._end:
                 call.watch.due = now + self._idle
             else:
                 self._watch_from(now)
         return not self._reply.paused
+
+    def _waits_for_content(self) -> bool:
+        """First-byte time means first content: until then its limit goes on, head or no head."""
+        return self._meter is not None and not self._meter.content
 
     def _lives(self) -> bool:
         """Whether this piece was a sign of life: of events, only a whole one is."""

@@ -31,6 +31,11 @@ class Pool:
         """How many connections wait."""
         return len(self._idle)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a connection is in use: a provider that was removed drains before it goes."""
+        return self.dialer.open > len(self._idle)
+
     def __repr__(self) -> str:
         return f"<Pool {self.address} {self.idle} idle, {self.dials} dials, {self.reuses} reuses>"
 
@@ -48,7 +53,7 @@ class Pool:
     def put(self, connection: UpstreamConnection, now: float) -> None:
         """Takes a connection back whose answer was read to its end; `take` looks whether it is still good."""
         if not self._closed and self.idle_seconds > 0 and connection.uses < LONGEST_USE:
-            connection.idle_since = now
+            connection.rest(now)
             self._idle.append(connection)
         else:
             connection.kill()

@@ -95,7 +95,7 @@ class Relay:
         call.attempt.answer_bytes = len(body)
         if whole or call.exchange.request.method == "HEAD":
             outcome.answer = self.kept(body)
-        elif call.exchange.replaceable:
+        elif self._may_be_replaced(outcome):
             self.headers = [field for field in self.headers if not field[0].lower().startswith(b"content-")]
             outcome.answer = self.kept(b"")
         else:
@@ -103,6 +103,12 @@ class Relay:
             await self._pieces()
             outcome.committed = True
         return outcome
+
+    def _may_be_replaced(self, outcome: Outcome) -> bool:
+        """Whether another answer may still come: no upload went out, and no credential of the caller's failed."""
+        exchange = self._call.exchange
+        ours = exchange.credential is not None or outcome.kind is not OutcomeKind.CREDENTIAL_REJECTED
+        return exchange.replaceable and ours and not exchange.request.upload_taken
 
     def _meter(self, operation: Operation) -> Meter:
         if self.events:
@@ -193,7 +199,7 @@ class Relay:
         reply = call.exchange.reply
         if rest := salvage(self.payload):
             reply.write(rest)
-        if self.events and not self._packed and call.exchange.dialect is not None:
+        if self.events and not self._packed and reply.open_ended and call.exchange.dialect is not None:
             reason = LOCAL_REASON.get(call.watch.expired or OutcomeKind.STREAM_BROKEN, Reason.UPSTREAM_UNREACHABLE)
             reply.write(b"\n\n" + call.exchange.dialect.error_event(reason=reason, message=""))
         reply.abort()

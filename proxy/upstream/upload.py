@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.exchange import BodyProblem, Upload
+from proxy.request import BodyProblem, Upload
 from proxy.tasks import start_task
 from proxy.upstream.wire import UpstreamConnection
 
@@ -12,10 +12,11 @@ from proxy.upstream.wire import UpstreamConnection
 class UploadPump:
     """Passes an upload on in a task of its own, so that an early answer is seen while it runs.
 
-    `done`: the whole body has been passed on. `problem`: what was wrong with it.
+    `done`: the whole body has been passed on. `waits`: the next piece is the caller's to send. `problem`: what was
+    wrong with the body.
     """
 
-    __slots__ = ("_connection", "_task", "_upload", "done", "problem", "sent")
+    __slots__ = ("_connection", "_task", "_upload", "done", "problem", "sent", "waits")
 
     def __init__(self, upload: Upload, connection: UpstreamConnection) -> None:
         self._upload = upload
@@ -23,6 +24,7 @@ class UploadPump:
         self.problem: BodyProblem | None = None
         self.sent = 0
         self.done = False
+        self.waits = True
         self._task: asyncio.Task[None] = start_task(self._run(), name="upload")
 
     def stop(self) -> None:
@@ -34,13 +36,16 @@ class UploadPump:
         connection = self._connection
         try:
             while piece := await self._upload.read():
+                self.waits = False
                 self.sent += len(piece)
                 connection.write(b"%x\r\n" % len(piece) + piece + b"\r\n" if chunked else piece, b"")
                 if connection.paused:
                     await connection.drain()
+                self.waits = True
             if chunked:
                 connection.write(b"0\r\n\r\n", b"")
             self.done = True
+            self.waits = False
         except BodyProblem as problem:
             self.problem = problem
             connection.abort()

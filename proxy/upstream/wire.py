@@ -51,6 +51,20 @@ class Address:
 class _Protocol(ResponseHandler):
     """aiohttp's response protocol; whoever reads a body is told when it breaks, in every way in which it can."""
 
+    resting = False
+    """True between answers: what comes then belongs to nobody."""
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what came; a connection on which something came unasked is not used again."""
+        if self.resting and data:
+            self._should_close = True
+        super().data_received(data)
+
+    def close(self) -> None:
+        """Closes the connection; whoever reads a body is told."""
+        self.break_body("closed by us")
+        super().close()
+
     def break_body(self, why: str) -> None:
         """Fails the body that is being read; one that ends with its connection would else seem whole."""
         payload = self._payload
@@ -120,6 +134,7 @@ class UpstreamConnection:
         The parser of the last answer reads the next one too, unless their kinds differ.
         """
         self.uses += 1
+        self._protocol.resting = False
         if body and self._reads_bodies:
             return
         self._reads_bodies = body
@@ -145,6 +160,11 @@ class UpstreamConnection:
     async def head(self) -> tuple[RawResponseMessage, StreamReader]:
         """Returns the next head and its body's reader; interim answers (1xx) come one by one too."""
         return await self._protocol.read()
+
+    def rest(self, now: float) -> None:
+        """Its answer was read to the end; it waits for the next request."""
+        self.idle_since = now
+        self._protocol.resting = True
 
     def kill(self) -> None:
         """Ends the connection at once, whatever is under way. Never close(): TLS would wait for its peer."""
@@ -179,6 +199,11 @@ class Dialer:
         timeout = ClientTimeout(total=None, connect=seconds, sock_connect=seconds, ceil_threshold=float("inf"))
         connection = await self._connector.connect(cast(Any, self._target), traces=[], timeout=timeout)
         return UpstreamConnection(connection)
+
+    @property
+    def open(self) -> int:
+        """Connections that are open, idle ones included."""
+        return len(self._connector._acquired)
 
     async def close(self) -> None:
         """Closes what the connector itself still holds."""

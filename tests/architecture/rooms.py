@@ -16,6 +16,7 @@ VOCABULARY = (
     "proxy.outcome",
     "proxy.plan",
     "proxy.ports",
+    "proxy.request",
     "proxy.stage",
     "proxy.tasks",
     "proxy.trace_context",

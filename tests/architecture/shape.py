@@ -63,9 +63,7 @@ def mirror(source: Source) -> str:
     return f"{place}/test_{name}"
 
 
-def mirror_problems(
-    source: Source, tests: Collection[str], *, unmirrored: Collection[str]
-) -> Iterator[Problem]:
+def mirror_problems(source: Source, tests: Collection[str], *, unmirrored: Collection[str]) -> Iterator[Problem]:
     """A file of a mirrored room without its test; package maps have none."""
     if source.is_package or not within(source.module, *MIRRORED) or source.path in unmirrored:
         return
