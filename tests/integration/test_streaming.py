@@ -153,7 +153,8 @@ async def test_total_does_not_bind_a_stream_that_has_begun(lab: Lab) -> None:
 
 
 async def test_caller_that_does_not_read_holds_the_provider_back(lab: Lab) -> None:
-    size, sent = 24 << 20, 0
+    # Far more than the sockets of both connections and this test's own reader take by themselves.
+    size, sent = 96 << 20, 0
 
     async def script(exchange: Exchange) -> None:
         nonlocal sent
