@@ -94,6 +94,8 @@ class RateWindow:
 
     def _advance(self, now: float) -> None:
         step = int(now / self._step)
+        if step == self._step_at:
+            return
         for gone in range(max(self._step_at + 1, step - self.STEPS + 1), step + 1):
             self._counts[gone % self.STEPS] = 0
         self._step_at = max(self._step_at, step)

@@ -15,7 +15,18 @@ _TOO_MANY: Final = 1 << 53
 
 def openai_usage(usage: Any) -> Usage | None:
     """Returns the tokens of a `usage` object of chat, completions, embeddings or responses, or None."""
-    if not isinstance(usage, dict) or _OPENAI.isdisjoint(usage):
+    if not isinstance(usage, dict):
+        return None
+    given, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if type(given) is int and type(output) is int and 0 < given < _TOO_MANY and 0 < output < _TOO_MANY:
+        details = usage.get("prompt_tokens_details")
+        return Usage(given, output, _count(details.get("cached_tokens")) if isinstance(details, dict) else 0)
+    return _other_openai_usage(usage)
+
+
+def _other_openai_usage(usage: dict[str, Any]) -> Usage | None:
+    """Reads the shapes of embeddings and responses, and reports that leave something out."""
+    if _OPENAI.isdisjoint(usage):
         return None
     output = _count(usage.get("completion_tokens")) or _count(usage.get("output_tokens"))
     total = max(_count(usage.get("total_tokens")) - output, 0)
