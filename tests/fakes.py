@@ -12,20 +12,10 @@ from dataclasses import dataclass
 
 from multidict import CIMultiDict
 
-from proxy.exchange import (
-    Attempt,
-    BodyProblem,
-    BodyTooLarge,
-    Exchange,
-    Facts,
-    PhaseLimits,
-    RawHeaders,
-    ReaderGone,
-    Request,
-    Upload,
-)
+from proxy.exchange import Attempt, Exchange, Facts, PhaseLimits, ReaderGone
 from proxy.exchange import Reply as ReplyPort
 from proxy.outcome import Outcome, OutcomeKind
+from proxy.request import BodyProblem, BodyTooLarge, RawHeaders, Request, Upload
 
 LIMITS = PhaseLimits(connect=5.0, first_byte=30.0, answer=600.0, idle=30.0, stream=3600.0)
 SETTLING_ROUNDS = 50
@@ -130,6 +120,11 @@ class FakeReply:
         self.end = ""
         self._caught_up = asyncio.Event()
 
+    @property
+    def open_ended(self) -> bool:
+        """True when no length was promised."""
+        return self.started and self.length is None
+
     def start(
         self, status: int, phrase: bytes, headers: RawHeaders, *, length: int | None, body: bytes | None = None
     ) -> None:
@@ -199,6 +194,11 @@ class FakeUpload:
         self._read = 0
         self.length = length
         self.limit = 1 << 62
+
+    @property
+    def complete(self) -> bool:
+        """True when nothing holds the rest back."""
+        return not self._broken and (self._gate is None or self._gate.is_set())
 
     async def read(self) -> bytes:
         """Returns the next piece."""

@@ -59,7 +59,7 @@ def test_the_wheel_has_nothing_else(wheel: zipfile.ZipFile) -> None:
 
 def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
-    assert "sponson = proxy.cli.main:main" in wheel.read(entry_points).decode()
+    assert "sponson = proxy.__main__:main" in wheel.read(entry_points).decode()
 
 
 def test_a_checkout_finds_the_policies_where_a_wheel_does() -> None:
@@ -77,9 +77,7 @@ def locked() -> dict[str, str]:
 def required() -> list[Requirement]:
     """What the project and its development ask for, and what that asks for in turn."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    todo = [
-        Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"]["dev"])
-    ]
+    todo = [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"]["dev"])]
     done: dict[str, Requirement] = {}
     while todo:
         requirement = todo.pop()

@@ -23,6 +23,7 @@ def a_route(name: str, match: MatchSettings | None = None) -> RoutePlan:
         name=name,
         matcher=Matcher(match) if match is not None else AnyRequest(),
         call=answer,
+        total=600.0,
         body_max=1,
         body_replay=1,
         repeatable=None,

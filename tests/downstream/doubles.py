@@ -16,8 +16,9 @@ from proxy.downstream.reply import HttpReply
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
 from proxy.downstream.wire import Arrival
-from proxy.exchange import Exchange, Facts, Request
+from proxy.exchange import Exchange, Facts
 from proxy.outcome import Outcome
+from proxy.request import Request
 from proxy.trace_context import Sampler
 from tests.downstream.visitor import until
 from tests.fakes import answered, counting_bits

@@ -11,8 +11,9 @@ from multidict import CIMultiDict
 
 from proxy.downstream.incoming import framing_problem
 from proxy.downstream.wire import RequestHead
-from proxy.exchange import BodyProblem, BodyTooLarge, Exchange
+from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
+from proxy.request import BodyProblem, BodyTooLarge
 from tests.downstream.doubles import data_server, reading
 from tests.downstream.visitor import LAST_ASK, read_answer, read_answers, talk, until, visiting
 from tests.fakes import answered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 
@@ -209,12 +210,29 @@ async def test_an_early_answer_to_an_upload_ends_its_connection_after_its_body()
         assert running.front.targets == ["/"]
 
 
-async def test_what_is_no_request_never_becomes_an_exchange(caplog: pytest.LogCaptureFixture) -> None:
+MALFORMED = b" HTTP/1.1\r\nhost: x\r\nAuthorization : " + SECRET.encode() + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(("line", "kind"), [(b"GET /v1/messages", "error"), (b"GET /v1/models", None)])
+async def test_what_is_no_request_is_refused_under_an_id_of_its_own_in_its_dialect(
+    line: bytes, kind: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     async with data_server(reading) as running:
-        data = await talk(
-            running.port, b"GET / HTTP/1.1\r\nhost: x\r\nAuthorization : " + SECRET.encode() + b"\r\n\r\n"
-        )
-        assert read_answer(data)[0].status == 400
-        assert (running.front.called, running.front.refused) == ([], [])
+        data = await talk(running.port, line + MALFORMED + ASK)
+        answer, rest = read_answer(data)
+        ((exchange, outcome),) = running.front.refused
+        assert (answer.status, answer.get("x-sponson-reason")) == (400, b"bad_request")
+        assert answer.get("connection") == b"close"
+        assert (answer.get("x-sponson-request-id"), rest) == (exchange.facts.request_id.encode(), b"")
+        assert json.loads(answer.body).get("type") == kind
+        assert (outcome.kind, outcome.reason) == (OutcomeKind.REFUSED, Reason.BAD_REQUEST)
+        assert (exchange.request.path.encode(), list(exchange.request.headers)) == (line[4:], [])
+        assert running.front.called == []
         assert SECRET not in caplog.text + data.decode()
+
+
+async def test_what_is_no_request_is_called_so_even_near_the_end_of_a_drain() -> None:
+    async with data_server(reading) as running:
+        running.server.refusing = running.server.draining = True
+        assert read_answer(await talk(running.port, b"GET /" + MALFORMED))[0].status == 400

@@ -8,11 +8,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import RequestHandler
 
-from proxy.downstream.wire import Arrival, malformed_body
+from proxy.downstream.wire import Arrival
 from tests.downstream.visitor import ASK, LAST_ASK, read_answer, read_answers, serving, talk, until, visiting
 
 RELIED_ON = {
@@ -171,17 +171,34 @@ MALFORMED_HEADS = {
 
 
 @pytest.mark.parametrize("name", MALFORMED_HEADS)
-async def test_what_is_no_request_gets_our_400_and_is_neither_logged_nor_echoed(
+async def test_what_is_no_request_arrives_as_such_and_nothing_of_it_is_logged_or_shown(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with serving(plain) as served:
         data = await talk(served.port, MALFORMED_HEADS[name] + b"\r\n\r\n" + ASK)
-        answer, rest = read_answer(data)
-        assert (answer.status, answer.body, rest) == (400, malformed_body(b""), b"")
-        assert (answer.get("x-sponson-reason"), answer.get("connection")) == (b"bad_request", b"close")
-        assert served.targets == []
-        assert SECRET not in caplog.text + data.decode()
+        (arrival,) = served.arrivals
+        message = arrival.message
+        assert (arrival.malformed, message.should_close, message.version) == (True, True, HttpVersion11)
+        assert (len(message.raw_headers), len(message.headers), arrival.payload.is_eof()) == (0, 0, True)
+        assert read_answer(data)[1] == b""
+        assert SECRET not in caplog.text + data.decode("latin-1") + repr(message)
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        (b"POST /v1/messages?key=1 HTTP/1.1", "/v1/messages"),
+        (b"POST /a%2F/../\xff HTTP/1.1", "/a%2F/../\xff"),
+        (b"POST http://u/v1/messages HTTP/1.1", "/"),
+        (b"POST", "/"),
+        (b"", "/"),
+    ],
+)
+async def test_of_what_is_no_request_only_the_path_of_its_first_line_is_told(line: bytes, path: str) -> None:
+    async with serving(plain) as served:
+        await talk(served.port, line + b"\r\nbad header: x\r\n\r\n")
+        assert [(arrival.malformed, arrival.message.path) for arrival in served.arrivals] == [(True, path)]
 
 
 async def test_bytes_that_are_no_request_after_a_good_one_do_not_disturb_its_answer() -> None:
@@ -198,7 +215,8 @@ async def test_bytes_that_are_no_request_after_a_good_one_do_not_disturb_its_ans
         await until(lambda: bool(served.protocols.connections[0]._messages))
         go_on.set()
         good, bad = read_answers(await visitor.rest())
-        assert (good.status, bad.status, served.targets) == (200, 400, ["/"])
+        assert (good.get("connection"), bad.get("connection")) == (None, b"close")
+        assert [arrival.malformed for arrival in served.arrivals] == [False, True]
 
 
 BAD_CHUNKS = [SECRET.encode(), b"5\r\nhelloo" + SECRET.encode(), b"0x5\r\nhello"]

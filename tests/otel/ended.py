@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from proxy.exchange import Attempt, Exchange, Facts, PhaseLimits, Reply, Request, Usage
+from proxy.exchange import Attempt, Exchange, Facts, PhaseLimits, Reply, Usage
 from proxy.outcome import OutcomeKind
+from proxy.request import Request
 from proxy.trace_context import TraceContext
 
 T = TypeVar("T")
@@ -41,9 +42,7 @@ def an_exchange(
     return Exchange(request, cast("Reply", None), _changed(facts, changes))
 
 
-def a_trace(
-    *, sampled: bool = True, parent: int = 0xF067AA0BA902B7, trace_id: int = TRACE_ID
-) -> TraceContext:
+def a_trace(*, sampled: bool = True, parent: int = 0xF067AA0BA902B7, trace_id: int = TRACE_ID) -> TraceContext:
     """A trace that a caller began, unless `parent` is 0."""
     return TraceContext(
         trace_id=trace_id,

@@ -44,8 +44,6 @@ from otel.setup import build_telemetry
 build_telemetry({env}, wall_ns=time.time_ns)
 print(*sorted(n for n in sys.modules if n in ("opentelemetry.sdk", "requests", "google.protobuf")))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50)
     expected = "" if "true" in env else "google.protobuf opentelemetry.sdk requests"
     assert done.stdout.strip() == expected

@@ -74,9 +74,7 @@ def test_a_failed_attempt_counts_its_tokens_but_no_call_of_that_size(metrics: Me
     metrics.ended(an_exchange(broken, kind=OutcomeKind.STREAM_BROKEN))
     assert found(metrics, "gen_ai.client.token.usage") == []
     assert [value for _, value in found(metrics, a.TOKENS)] == [7, 3, 0]
-    assert [labels[-1] for labels, _ in found(metrics, "gen_ai.client.operation.duration")] == [
-        "stream_broken"
-    ]
+    assert [labels[-1] for labels, _ in found(metrics, "gen_ai.client.operation.duration")] == ["stream_broken"]
     assert [labels[-1] for labels, _ in found(metrics, a.HTTP_DURATION)] == ["stream_broken"]
 
 

@@ -28,9 +28,7 @@ class Kept(MetricExporter):
         self.closed = False
         self._result = MetricExportResult.FAILURE if fails else MetricExportResult.SUCCESS
 
-    def export(
-        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object
-    ) -> MetricExportResult:
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object) -> MetricExportResult:
         self.exports.append(metrics_data)
         self.exported.set()
         return self._result

@@ -73,9 +73,7 @@ async def test_a_round_trip(monkeypatch: pytest.MonkeyPatch, compression: str) -
 
 async def test_metrics_arrive_at_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     with collector() as sink:
-        telemetry = telemetry_for(
-            monkeypatch, sink.url, OTEL_METRIC_EXPORT_INTERVAL="20", OTEL_TRACES_EXPORTER="none"
-        )
+        telemetry = telemetry_for(monkeypatch, sink.url, OTEL_METRIC_EXPORT_INTERVAL="20", OTEL_TRACES_EXPORTER="none")
         telemetry.observer.ended(an_exchange())
         telemetry.start()
         async with asyncio.timeout(20):

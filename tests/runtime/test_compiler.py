@@ -9,7 +9,7 @@ import pytest
 from proxy.policy.load import load_policy
 from proxy.policy.problem import PolicyError
 from proxy.policy.source import PolicyBytes
-from proxy.runtime.compiler import PolicyCompiler
+from proxy.runtime.compiler import CompilerFailed, PolicyCompiler
 
 GOOD = PolicyBytes(
     files=(("p.yaml", b"version: 1\nproviders: {a: {base_url: 'http://x/v1'}}\nfleet: {size: {static: 4}}\n"),)
@@ -43,5 +43,5 @@ def test_without_a_child_the_policy_is_understood_here() -> None:
 
 def test_a_child_that_fails_is_a_problem_that_names_the_cure() -> None:
     compiler = PolicyCompiler(command=(sys.executable, "-c", "raise SystemExit(3)"))
-    with pytest.raises(PolicyError, match="ended with 3; try `sponson check`"):
+    with pytest.raises(CompilerFailed, match="ended with 3; try `sponson check`"):
         compiler(GOOD)

@@ -20,7 +20,7 @@ class FakeServer:
         self.clock = clock
         self.draining = self.refusing = False
         self.last_arrival = 0.0
-        self.in_flight = 0
+        self.busy = 0
         self.stopped: list[float] = []
         self.cancelled: list[tuple[float, CancelCause]] = []
         self.obeys = True
@@ -33,16 +33,16 @@ class FakeServer:
         """Ends what runs, if it obeys."""
         self.cancelled.append((self.clock.now(), cause))
         if self.obeys:
-            self.in_flight = 0
+            self.busy = 0
 
 
 class Ending:
     """A drain that runs."""
 
-    def __init__(self, *, linger: float = 2.0, limit: float = 20.0, in_flight: int = 0) -> None:
+    def __init__(self, *, linger: float = 2.0, limit: float = 20.0, busy: int = 0) -> None:
         self.clock = FakeClock(1000.0)
         self.server = FakeServer(self.clock)
-        self.server.in_flight = in_flight
+        self.server.busy = busy
         self.server.last_arrival = 400.0
         self.task = asyncio.ensure_future(drain(self.server, linger=linger, limit=limit, clock=self.clock))
 
@@ -65,11 +65,11 @@ async def test_without_calls_it_ends_after_the_linger() -> None:
 
 
 async def test_a_call_under_way_is_waited_for() -> None:
-    ending = Ending(in_flight=1)
+    ending = Ending(busy=1)
     await ending.seconds(10.0)
     assert not ending.task.done()
     assert not ending.server.stopped
-    ending.server.in_flight = 0
+    ending.server.busy = 0
     await ending.seconds(0.1)
     assert ending.task.done()
     assert ending.server.cancelled == []
@@ -87,7 +87,7 @@ async def test_a_new_call_during_the_linger_begins_it_again() -> None:
 
 
 async def test_calls_that_never_end_are_shown_a_break_before_the_limit() -> None:
-    ending = Ending(in_flight=3)
+    ending = Ending(busy=3)
     await ending.seconds(16.9)
     assert not ending.server.refusing
     await ending.seconds(0.2)
@@ -99,7 +99,7 @@ async def test_calls_that_never_end_are_shown_a_break_before_the_limit() -> None
 
 
 async def test_what_does_not_even_end_when_it_is_cancelled_holds_nothing_up_beyond_the_limit() -> None:
-    ending = Ending(in_flight=3)
+    ending = Ending(busy=3)
     ending.server.obeys = False
     await ending.seconds(19.9)
     assert not ending.task.done()
@@ -117,24 +117,24 @@ async def test_a_caller_that_never_stops_calling_cannot_keep_it_alive() -> None:
 
 
 async def test_without_linger_it_stops_listening_at_once_and_ends_with_the_last_call() -> None:
-    ending = Ending(linger=0.0, in_flight=1)
+    ending = Ending(linger=0.0, busy=1)
     await settle()
     assert ending.server.stopped == [1000.0]
     assert not ending.task.done()
-    ending.server.in_flight = 0
+    ending.server.busy = 0
     await ending.seconds(0.1)
     assert ending.task.done()
 
 
 async def test_a_limit_of_nothing_ends_at_once() -> None:
-    ending = Ending(limit=0.0, in_flight=2)
+    ending = Ending(limit=0.0, busy=2)
     await settle()
     assert ending.task.done()
     assert len(ending.server.cancelled) == 1
 
 
 async def test_a_short_limit_leaves_its_last_fifth_for_the_breaks() -> None:
-    ending = Ending(limit=1.0, in_flight=1)
+    ending = Ending(limit=1.0, busy=1)
     await ending.seconds(0.75)
     assert not ending.server.cancelled
     await ending.seconds(0.1)

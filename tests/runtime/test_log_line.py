@@ -132,9 +132,7 @@ def test_nothing_is_built_when_the_level_is_off(caplog: pytest.LogCaptureFixture
     ("event", "level", "message", "expected"),
     [
         (
-            BreakerChanged(
-                provider="alpha", model="m", old="closed", new="open", why="ratio", open_seconds=30
-            ),
+            BreakerChanged(provider="alpha", model="m", old="closed", new="open", why="ratio", open_seconds=30),
             logging.WARNING,
             "breaker open",
             {"provider": "alpha", "was": "closed", "why": "ratio", "open_seconds": 30},

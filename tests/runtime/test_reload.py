@@ -17,11 +17,11 @@ from tests.runtime.places import mounted, moved_in
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+async def desk(tmp_path: Path) -> Desk:
     """A keeper with a policy of limit 1 live."""
     (tmp_path / "policy.yaml").write_text(text(1))
     desk = Desk(tmp_path / "policy.yaml")
-    desk.keeper.first()
+    await desk.keeper.first()
     return desk
 
 
@@ -37,22 +37,22 @@ def test_the_first_policy_goes_live_as_revision_one(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "version: 2\n", BAD, "a: [", "\x00"])
-def test_a_bad_policy_is_fatal_at_start(tmp_path: Path, content: str) -> None:
+async def test_a_bad_policy_is_fatal_at_start(tmp_path: Path, content: str) -> None:
     (tmp_path / "policy.yaml").write_text(content)
     with pytest.raises(PolicyError):
-        Desk(tmp_path).keeper.first()
+        await Desk(tmp_path).keeper.first()
 
 
-def test_no_policy_is_fatal_at_start(tmp_path: Path) -> None:
+async def test_no_policy_is_fatal_at_start(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.yaml"):
         with pytest.raises(PolicyUnreadable):
-            Desk(path).keeper.first()
+            await Desk(path).keeper.first()
 
 
-def test_a_missing_secret_is_fatal_at_start(tmp_path: Path) -> None:
+async def test_a_missing_secret_is_fatal_at_start(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(with_key(tmp_path / "none"))
     with pytest.raises(PolicyError):
-        Desk(tmp_path).keeper.first()
+        await Desk(tmp_path).keeper.first()
 
 
 # How a new policy comes.
@@ -69,7 +69,7 @@ async def test_a_rename_acts_at_once(desk: Desk) -> None:
 async def test_a_swap_as_kubelet_makes_it_acts_at_once(tmp_path: Path, inside: str) -> None:
     mounted(tmp_path, "v1", text(1))
     desk = Desk(tmp_path / inside)
-    desk.keeper.first()
+    await desk.keeper.first()
     for version in (2, 3):
         mounted(tmp_path, f"v{version}", text(version))
         assert await desk.check() == 0.0
@@ -107,7 +107,7 @@ async def test_a_swap_in_the_middle_of_a_slow_write_is_taken_whole(desk: Desk) -
 async def test_a_second_file_of_a_directory_is_merged(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text(1))
     desk = Desk(tmp_path)
-    desk.keeper.first()
+    await desk.keeper.first()
     moved_in(tmp_path / "b.yaml", "limits: {concurrency: 9}\n")
     await desk.check()
     assert desk.live[-1].concurrency == 9

@@ -15,11 +15,11 @@ from tests.runtime.places import moved_in
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+async def desk(tmp_path: Path) -> Desk:
     """A keeper with a policy of limit 1 live."""
     (tmp_path / "policy.yaml").write_text(text(1))
     desk = Desk(tmp_path / "policy.yaml")
-    desk.keeper.first()
+    await desk.keeper.first()
     return desk
 
 
@@ -88,7 +88,7 @@ async def test_a_directory_that_is_replaced_as_a_whole_is_noticed_though_the_wat
     place.mkdir()
     (place / "policy.yaml").write_text(text(1))
     desk = Desk(place)
-    desk.keeper.first()
+    await desk.keeper.first()
     task = await run(desk)
     await until(lambda: desk.keeper.state.watching != "starting")
     (tmp_path / "next").mkdir()
@@ -103,13 +103,13 @@ async def test_a_directory_that_is_replaced_as_a_whole_is_noticed_though_the_wat
 
 
 @pytest.fixture
-def keyed(tmp_path: Path) -> tuple[Desk, Path]:
+async def keyed(tmp_path: Path) -> tuple[Desk, Path]:
     """A keeper whose policy has a key, and the key's file."""
     key = tmp_path / "key"
     key.write_text("first\n")
     (tmp_path / "policy.yaml").write_text(with_key(key))
     desk = Desk(tmp_path / "policy.yaml")
-    desk.keeper.first()
+    await desk.keeper.first()
     return desk, key
 
 

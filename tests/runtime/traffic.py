@@ -123,7 +123,6 @@ class LocalProxy:
             clock=HurriedClock(),
             understand=load_policy,
         )
-        self.keeper.first()
         self.server = DataServer(self._current, sampler=Sampler(ratio=0.0), clock=self.clock, bits=bits)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -138,6 +137,7 @@ class LocalProxy:
 
     async def start(self) -> int:
         """Listens and follows its policy; returns the port."""
+        await self.keeper.first()
         sockets = bind(parse_address("127.0.0.1:0"))
         port: int = sockets[0].getsockname()[1]
         await self.server.listen(sockets)

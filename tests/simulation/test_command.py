@@ -94,10 +94,6 @@ def test_it_serves_two_providers_until_a_signal() -> None:
 
 
 def test_the_simulator_is_not_loaded_by_the_command_line_alone() -> None:
-    script = (
-        "import sys, proxy.cli.sim; print([m for m in sys.modules if 'simulation' in m or 'aiohttp' in m])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
-    )
+    script = "import sys, proxy.cli.sim; print([m for m in sys.modules if 'simulation' in m or 'aiohttp' in m])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == "[]"

@@ -29,6 +29,7 @@ def route(
         name=name,
         matcher=Matcher(match) if match is not None else AnyRequest(),
         call=terminal,
+        total=600.0,
         body_max=body_max,
         body_replay=100,
         repeatable=repeatable,

@@ -162,6 +162,7 @@ def make_plan(call: CallNext, *, name: str = "chat", body_max: int = 1 << 20) ->
         name=name,
         matcher=AnyRequest(),
         call=call,
+        total=600.0,
         body_max=body_max,
         body_replay=1 << 20,
         repeatable=None,

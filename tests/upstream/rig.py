@@ -62,9 +62,7 @@ class Rig:
         self.reply = FakeReply()
         self.transport = Transport(
             pool=self.pool,
-            headers=HeaderPlan(
-                host="provider.test", own_credential=False, auth_header=b"authorization", propagate_trace=False
-            ),
+            headers=HeaderPlan(host="provider.test", own_credential=False, propagate_trace=False),
             answer_headers=AnswerHeaders(),
             clock=self.clock,
         )

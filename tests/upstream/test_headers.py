@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from proxy.exchange import Credential, Exchange, Facts, RawHeaders, Request
+from proxy.exchange import Credential, Exchange, Facts
+from proxy.request import RawHeaders, Request
 from proxy.trace_context import TraceContext, parse_traceparent
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from tests.fakes import FakeReply, with_attempt
@@ -54,8 +55,9 @@ def an_exchange(headers: RawHeaders = (), *, first: bool = True, key: Credential
     return exchange
 
 
-def a_plan(*, own: bool = False, trace: bool = False, added: Lines = (), auth: bytes = b"authorization") -> HeaderPlan:
-    return HeaderPlan(host="p.test:9", added=added, own_credential=own, auth_header=auth, propagate_trace=trace)
+def a_plan(*, own: bool = False, trace: bool = False, added: Lines = (), auth: bytes = b"") -> HeaderPlan:
+    auths = frozenset({auth.lower()} if auth else ())
+    return HeaderPlan(host="p.test:9", added=added, own_credential=own, auth_headers=auths, propagate_trace=trace)
 
 
 def lines_of(head: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:

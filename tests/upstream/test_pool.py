@@ -15,6 +15,9 @@ class FakeConnection:
         self.idle_since = 0.0
         self.killed = False
 
+    def rest(self, now: float) -> None:
+        self.idle_since = now
+
     def kill(self) -> None:
         self.killed = True
         self.usable = False

@@ -132,7 +132,7 @@ async def test_a_certificate_that_is_not_trusted_is_unreachable_at_once() -> Non
 async def test_a_handshake_that_does_not_end_is_a_connect_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         pool = Pool(Dialer(Address(scheme="https", host="localhost", port=silent.getsockname()[1])), idle_seconds=25.0)
-        plan = HeaderPlan(host="h", own_credential=False, auth_header=b"authorization", propagate_trace=False)
+        plan = HeaderPlan(host="h", own_credential=False, propagate_trace=False)
         transport = Transport(pool=pool, headers=plan, answer_headers=AnswerHeaders(), clock=FakeClock())
         exchange = make_exchange()
         with_attempt(exchange)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.exchange import BodyTooLarge
+from proxy.request import BodyTooLarge
 from proxy.upstream.upload import UploadPump
 from proxy.upstream.wire import UpstreamConnection
 from tests.downstream.visitor import read_answer

@@ -156,9 +156,7 @@ faults = st.one_of(
         select=selectors,
     ),
     st.builds(Fault, kind=st.just(FaultKind.ERROR_IN_200), place=st.sampled_from(Place), select=selectors),
-    st.builds(
-        Fault, kind=st.sampled_from([FaultKind.SLOW, FaultKind.DRIP]), delay_seconds=millis, select=selectors
-    ),
+    st.builds(Fault, kind=st.sampled_from([FaultKind.SLOW, FaultKind.DRIP]), delay_seconds=millis, select=selectors),
     st.builds(Fault, kind=st.sampled_from([FaultKind.RESET, FaultKind.SILENCE]), select=selectors),
 )
 

@@ -32,9 +32,7 @@ async def anthropic_client(sim: ProviderSimulator) -> AsyncIterator[anthropic.As
 
 
 async def test_openai_chat_and_stream(openai_client: openai.AsyncOpenAI) -> None:
-    answer = await openai_client.chat.completions.create(
-        model="m", messages=[{"role": "user", "content": "good day"}]
-    )
+    answer = await openai_client.chat.completions.create(model="m", messages=[{"role": "user", "content": "good day"}])
     assert answer.choices[0].message.content == "good day"
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 2
@@ -59,9 +57,7 @@ async def test_openai_embeddings_completions_and_models(openai_client: openai.As
     assert [model.id async for model in openai_client.models.list()] == ["sim-chat", "sim-embed"]
 
 
-async def test_openai_errors_are_understood(
-    sim: ProviderSimulator, openai_client: openai.AsyncOpenAI
-) -> None:
+async def test_openai_errors_are_understood(sim: ProviderSimulator, openai_client: openai.AsyncOpenAI) -> None:
     async def ask(fault: str) -> None:
         await openai_client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "x"}], extra_headers={"x-sim-fault": fault}

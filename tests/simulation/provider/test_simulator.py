@@ -142,8 +142,6 @@ async def test_a_group_has_faults_for_each_and_a_control_address() -> None:
         (lambda: two("reset,provider=gamma"), "no provider is named gamma"),
     ],
 )
-def test_a_group_that_cannot_be_meant_is_refused(
-    build: Callable[[], list[SimulatorSettings]], part: str
-) -> None:
+def test_a_group_that_cannot_be_meant_is_refused(build: Callable[[], list[SimulatorSettings]], part: str) -> None:
     with pytest.raises(SettingsError, match=part):
         SimulatorGroup(build())

@@ -14,9 +14,7 @@ STREAM = {**CHAT, "stream": True}
 Headers = list[tuple[str, str]]
 
 
-def request(
-    target: str, body: Any = None, headers: Headers | None = None, method: str | None = None
-) -> bytes:
+def request(target: str, body: Any = None, headers: Headers | None = None, method: str | None = None) -> bytes:
     """Returns the bytes of a request; a body that is not bytes is sent as JSON."""
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     lines = [f"{method or ('POST' if data else 'GET')} {target} HTTP/1.1", "Host: sim"]
