@@ -73,10 +73,11 @@ class Pieces:
         self.size += len(piece)
         call, now = self._call, self._clock_now()
         if not call.attempt.first_content_at:
-            if self._waits_for_content():
+            if self._meter is None or self._meter.content:
+                call.content_came(now)
+                self._watch_from(now)
+            elif call.exchange.facts.stream:
                 return not self._reply.paused
-            call.content_came(now)
-            self._watch_from(now)
         if self._lives():
             if now + self._idle < self._end:
                 call.watch.due = now + self._idle
@@ -85,8 +86,8 @@ class Pieces:
         return not self._reply.paused
 
     def _waits_for_content(self) -> bool:
-        """First-byte time means first content: until then its limit goes on, head or no head."""
-        return self._meter is not None and not self._meter.content
+        """A stream's first-byte time means first content: until then its limit goes on, head or no head."""
+        return self._call.exchange.facts.stream and self._meter is not None and not self._meter.content
 
     def _lives(self) -> bool:
         """Whether this piece was a sign of life: of events, only a whole one is."""
