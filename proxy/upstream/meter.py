@@ -167,7 +167,7 @@ class _Inflate:
         unpacked = b""
         while piece and not self.broken:
             try:
-                unpacked += self._inflater.decompress(piece, UNPACKED)
+                unpacked += self._inflater.decompress(piece, UNPACKED - len(unpacked))
             except zlib.error:
                 # "deflate" is sent with and without a zlib header; only the very beginning tells.
                 self.broken = self._raw_tried
@@ -175,7 +175,7 @@ class _Inflate:
                 self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
                 continue
             self._raw_tried = True
-            self.broken = bool(self._inflater.unconsumed_tail)
+            self.broken = bool(self._inflater.unconsumed_tail) or len(unpacked) >= UNPACKED
             piece = self._inflater.unused_data
             if self._inflater.eof:
                 self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)

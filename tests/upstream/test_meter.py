@@ -27,7 +27,18 @@ def known(path: str) -> Operation:
 CHAT, EMBEDDINGS, MESSAGES = known("/v1/chat/completions"), known("/v1/embeddings"), known("/v1/messages")
 SEEN = Usage(120, 34, 100)
 SIZES = [0, 1000, LOOKED_AT - 300, LOOKED_AT, LOOKED_AT + 1, 300_000]
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zlib": zlib.compress}
+
+
+def members(body: bytes) -> bytes:
+    return b"".join(gzip.compress(body[start : start + 1000]) for start in range(0, len(body), 1000))
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zlib": zlib.compress, "members": members}
 
 cuts = st.lists(st.floats(0, 1), max_size=8)
 
@@ -79,6 +90,17 @@ def test_a_coded_body_is_looked_at_through_a_copy(size: int, places: list[float]
     assert metered(PACKERS[coding](chat_body(size)), places, packed=True).usage == SEEN
 
 
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_deflate_without_its_header_is_looked_at_too(place: float) -> None:
+    body = raw_deflate(chat_body(1000))
+    assert metered(body, [place], packed=True).usage == SEEN
+    assert look(CHAT, body, packed=True) == (SEEN, None)
+    meter = PackedEvents(CHAT.dialect.scanner(CHAT))
+    for piece in pieces_of(raw_deflate(ROLE + WORD + USAGE + DONE), [place]):
+        meter.feed(piece)
+    assert (meter.content, meter.usage, meter.done) == (True, Usage(3, 2, 0), True)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_body_that_came_whole_gives_the_same_at_one_look(size: int) -> None:
     assert look(CHAT, chat_body(size)) == (SEEN, None)
@@ -104,6 +126,12 @@ def test_a_bomb_is_not_unpacked_to_its_end() -> None:
     assert meter.usage is None
     assert sum(map(len, meter._kept)) <= UNPACKED
     assert look(CHAT, bomb, packed=True) == (None, None)
+
+
+def test_many_small_bombs_in_one_piece_are_not_unpacked_to_their_end() -> None:
+    bombs = gzip.compress(bytes(UNPACKED // 2)) * 40
+    meter = metered(bombs, [], packed=True)
+    assert sum(map(len, meter._kept)) <= UNPACKED
 
 
 def test_a_large_body_is_not_kept() -> None:
