@@ -60,6 +60,15 @@ class _Protocol(ResponseHandler):
             self._should_close = True
         super().data_received(data)
 
+    def rest(self) -> None:
+        """The answer was read to its end; a part of another head that came along with it is unasked, too."""
+        self.resting = True
+        try:
+            begun = self._parser is None or self._parser.feed_eof() is not None
+        except Exception:  # noqa: BLE001 - whatever the parser says of half a head: it is there
+            begun = True
+        self._should_close = self._should_close or begun
+
     def close(self) -> None:
         """Closes the connection; whoever reads a body is told."""
         self.break_body("closed by us")
@@ -164,7 +173,7 @@ class UpstreamConnection:
     def rest(self, now: float) -> None:
         """Its answer was read to the end; it waits for the next request."""
         self.idle_since = now
-        self._protocol.resting = True
+        self._protocol.rest()
 
     def kill(self) -> None:
         """Ends the connection at once, whatever is under way. Never close(): TLS would wait for its peer."""
