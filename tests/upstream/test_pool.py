@@ -26,6 +26,7 @@ class FakeConnection:
 class FakeDialer:
     address = ADDRESS
     closed = False
+    open = 0
 
     async def close(self) -> None:
         self.closed = True
@@ -116,3 +117,15 @@ def test_it_tells_what_it_holds() -> None:
     put(pool, 1.0)
     assert pool.address is ADDRESS
     assert "http://a.test:80 1 idle" in repr(pool)
+
+
+def test_it_is_busy_while_more_connections_are_open_than_idle() -> None:
+    pool = a_pool()
+    dialer = cast(FakeDialer, pool.dialer)
+    assert not pool.busy
+    dialer.open = 1
+    assert pool.busy
+    connection = put(pool, 1.0)
+    assert not pool.busy
+    assert taken(pool, 2.0) is connection
+    assert pool.busy

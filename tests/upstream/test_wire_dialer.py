@@ -1,0 +1,93 @@
+"""The contract with aiohttp, upstream: what a dialer holds, and that closing it breaks visibly what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import ClientConnectionError, ClientPayloadError
+
+from proxy.upstream.wire import Dialer
+from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, ask, provider, until
+
+BODIES = {
+    "length": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello",
+    "chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    "to the end of the connection": b"HTTP/1.1 200 OK\r\n\r\nhello",
+}
+
+
+async def test_a_dialer_knows_how_many_connections_are_open_idle_ones_included() -> None:
+    async def script(wire: PeerWire) -> None:
+        while await wire.request():
+            await wire.send(OK)
+
+    async with provider(script) as peer:
+        dialer = Dialer(peer.address)
+        one, two = await dialer.dial(PATIENCE_SECONDS), await dialer.dial(PATIENCE_SECONDS)
+        assert dialer.open == 2
+        await ask(one)
+        one.rest(0.0)
+        assert dialer.open == 2
+        one.kill()
+        assert dialer.open == 1
+        one.kill()
+        assert dialer.open == 1
+        two.kill()
+        assert dialer.open == 0
+        await dialer.close()
+
+
+async def test_a_connection_that_its_peer_ended_is_open_until_it_is_killed() -> None:
+    async def script(wire: PeerWire) -> None:
+        await wire.request()
+
+    async with provider(script) as peer:
+        dialer = Dialer(peer.address)
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        connection.write(ASK, b"")
+        await until(lambda: not connection.usable)
+        connection.kill()
+        assert dialer.open == 0
+        await dialer.close()
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_closing_a_dialer_breaks_the_bodies_of_its_connections_for_their_readers(name: str) -> None:
+    async def script(wire: PeerWire) -> None:
+        await wire.request()
+        await wire.send(BODIES[name])
+        await wire.gone()
+
+    async with provider(script) as peer:
+        dialer = Dialer(peer.address)
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        connection.expect(body=True)
+        connection.write(ASK, b"")
+        _, payload = await connection.head()
+        assert await payload.readany() == b"hello"
+        reading = asyncio.ensure_future(payload.readany())
+        await asyncio.sleep(0)
+        await dialer.close()
+        async with asyncio.timeout(2.0):
+            with pytest.raises(ClientPayloadError):
+                await reading
+        connection.kill()
+
+
+async def test_closing_a_dialer_wakes_who_waits_for_a_head() -> None:
+    async def script(wire: PeerWire) -> None:
+        await wire.gone()
+
+    async with provider(script) as peer:
+        dialer = Dialer(peer.address)
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        connection.expect(body=True)
+        connection.write(ASK, b"")
+        waiting = asyncio.ensure_future(connection.head())
+        await asyncio.sleep(0)
+        await dialer.close()
+        async with asyncio.timeout(2.0):
+            with pytest.raises(ClientConnectionError):
+                await waiting
+        connection.kill()
