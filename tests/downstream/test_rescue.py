@@ -159,6 +159,14 @@ def test_another_answer_that_cannot_go_on_is_aborted_without_words(stream: bool,
     assert (reply.body, reply.end) == (b"data: {}\n\n", "aborted")
 
 
+def test_no_event_is_put_into_a_stream_whose_length_was_promised() -> None:
+    exchange = an_exchange(stream=True)
+    exchange.reply.start(200, b"OK", [], length=5000)
+    exchange.reply.write(b"data: {}\n\n")
+    reply = rescued(exchange, Outcome(OutcomeKind.DRAINED))
+    assert (reply.body, reply.end) == (b"data: {}\n\n", "aborted")
+
+
 def test_an_answer_that_was_relayed_is_left_alone() -> None:
     exchange = begun(stream=True)
     exchange.reply.finish()

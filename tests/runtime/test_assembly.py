@@ -14,6 +14,7 @@ from proxy.observer import BreakerChanged, KeyChanged
 from proxy.outcome import Reason
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import assemble
+from tests.fakes import Ask, make_exchange
 from tests.policy.samples import load
 from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, rest
 
@@ -45,6 +46,17 @@ async def test_fleet_wide_limits_are_divided_and_connections_are_not(shop: Shop)
     assert shop.size("model", "alpha", "large") == 0
     assert shop.size("key", "alpha", "a2") == 1
     assert shop.size("connections", "alpha") == 100
+
+
+async def test_every_provider_knows_the_credentials_of_all(shop: Shop) -> None:
+    runtime = shop.live(changed("  beta:\n", "  beta:\n    auth: {header: X-Acme-Key}\n"))
+    exchange = make_exchange(Ask(headers=(("x-acme-key", "theirs"), ("x-tag", "1"))))
+    for provider in runtime.providers:
+        for first in (True, False):
+            exchange.first_target = first
+            head = provider._transport._headers.request_head(exchange, -1)
+            assert (b"theirs" in head) is (first and provider.snapshot.name == "beta")
+            assert b"x-tag: 1" in head
 
 
 async def test_a_permit_counts_in_every_limit_that_binds_it(shop: Shop) -> None:

@@ -121,6 +121,41 @@ async def test_all_failed_the_last_answer_of_a_provider_is_told() -> None:
     assert await ask(order) is last
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "number"),
+    [
+        ((failed(500), refused(Reason.BREAKER_OPEN)), 1),
+        ((failed(500), unanswered(OutcomeKind.UNREACHABLE)), 1),
+        ((failed(500), unanswered(OutcomeKind.TOTAL_TIMEOUT, maybe_executed=True)), 1),
+        ((refused(Reason.QUEUE_FULL), failed(503), unanswered(OutcomeKind.CONNECT_TIMEOUT)), 2),
+        ((failed(500), failed(503)), 2),
+        ((refused(Reason.QUEUE_FULL), refused(Reason.BREAKER_OPEN)), 1),
+        ((failed(500), answered()), 2),
+    ],
+)
+async def test_what_is_told_bears_the_provider_and_tier_that_said_it(
+    outcomes: tuple[Outcome, ...], number: int
+) -> None:
+    exchange = make_exchange()
+    order = tiers(*outcomes)
+    assert await ask(order, exchange) is outcomes[number - 1]
+    assert (exchange.facts.tier, exchange.facts.provider) == (number, f"p{number}")
+
+
+async def test_what_is_told_bears_the_model_that_its_tier_asked_for() -> None:
+    class Named(Told):
+        """A tier of one model."""
+
+        async def __call__(self, exchange: Exchange) -> Outcome:
+            """Names its model."""
+            exchange.facts.model = f"m{self.number}"
+            return await super().__call__(exchange)
+
+    exchange = make_exchange()
+    await ask([Named(1, failed(500)), Named(2, refused(Reason.BREAKER_OPEN))], exchange)
+    assert exchange.facts.model == "m1"
+
+
 async def test_all_refused_the_first_tiers_reason_is_told() -> None:
     first = refused(Reason.QUEUE_TIMEOUT)
     assert await ask(tiers(first, refused(Reason.BREAKER_OPEN), unanswered(OutcomeKind.UNREACHABLE))) is first

@@ -111,6 +111,18 @@ def test_it_forgets_before_callers_that_never_repeat_themselves_fill_the_memory(
     assert sum(len(lines) for lines in plan._lines) < 5000
 
 
+@pytest.mark.parametrize("part", ["name", "value"])
+def test_long_fields_do_not_fill_the_memory(part: str) -> None:
+    plan, answers = a_plan(), AnswerHeaders()
+    for index in range(1000):
+        long = b"x-%d-" % index + b"n" * 5000
+        field = (long, b"v") if part == "name" else (b"x-tag", long)
+        assert field in head_of(plan, an_exchange([field]))
+        assert field in list(answers.forward([field], None))
+    kept = [*plan._lines[0], *plan._lines[1], *((name, b"") for name in answers._memo)]
+    assert sum(len(name) + len(value) for name, value in kept) < 1 << 20
+
+
 @pytest.mark.parametrize(
     ("length", "framing"),
     [
@@ -148,6 +160,20 @@ def test_a_key_replaces_what_the_caller_sent_in_its_place(auth: bytes) -> None:
     key = Credential(key_id="k1", header=(auth, b"ours"))
     fields = head_of(a_plan(own=True, auth=auth), an_exchange([(auth.lower(), b"theirs")], key=key), -1)
     assert fields == [(b"host", b"p.test:9"), (auth, b"ours")]
+
+
+@pytest.mark.parametrize(
+    ("first", "own", "passes"), [(True, False, True), (False, False, False), (True, True, False), (False, True, False)]
+)
+@pytest.mark.parametrize("name", [b"x-acme-key", b"X-ACME-Key"])
+@pytest.mark.parametrize("connection", [b"keep-alive", b"x-acme-key"], ids=["plain", "named in connection"])
+def test_a_credential_in_any_provider_s_own_header_goes_only_where_the_caller_meant_it(
+    connection: bytes, name: bytes, first: bool, own: bool, passes: bool
+) -> None:
+    theirs = [(b"Connection", connection), (name, b"theirs")]
+    plan = a_plan(own=own, auth=b"x-acme-key")
+    fields = head_of(plan, an_exchange(theirs, first=first), -1)
+    assert fields == [(b"host", b"p.test:9"), *[(name, b"theirs")] * passes]
 
 
 def test_without_a_key_there_is_no_credential_at_all() -> None:
