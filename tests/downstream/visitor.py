@@ -149,11 +149,11 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(port: int) -> AsyncIterator[Visitor]:
-    """A client's connection."""
+async def visiting(port: int, *, patience: float = PATIENCE_SECONDS) -> AsyncIterator[Visitor]:
+    """A client's connection, for so many seconds of its event loop."""
     visitor = Visitor(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 20))
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience):
             yield visitor
     finally:
         visitor.writer.close()

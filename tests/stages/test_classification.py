@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from proxy.decisions.classification import AnyRequest, Matcher, MatchSettings, Router
@@ -10,6 +12,7 @@ from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.plan import RoutePlan
 from proxy.stages.classification import Classification
 from tests.fakes import Ask, FakeUpload, make_exchange
+from tests.hurried import HurriedLoop, hurried
 from tests.scripted import ScriptedTerminal
 
 JSON = (("content-type", "application/json"),)
@@ -21,6 +24,7 @@ def route(
     *,
     match: MatchSettings | None = None,
     body_max: int = 1000,
+    total: float = 600.0,
     repeatable: bool | None = None,
     needs_document: bool = False,
 ) -> tuple[RoutePlan, ScriptedTerminal]:
@@ -29,7 +33,7 @@ def route(
         name=name,
         matcher=Matcher(match) if match is not None else AnyRequest(),
         call=terminal,
-        total=600.0,
+        total=total,
         body_max=body_max,
         body_replay=100,
         repeatable=repeatable,
@@ -151,6 +155,38 @@ async def test_a_cut_body_is_a_bad_request() -> None:
     assert outcome.reason is Reason.BAD_REQUEST
     assert "ended too early" in outcome.detail
     assert not terminal.calls
+
+
+class Drip(FakeUpload):
+    """A body of which one byte comes every 20 seconds."""
+
+    @property
+    def complete(self) -> bool:
+        """Never."""
+        return False
+
+    async def read(self) -> bytes:
+        """Returns the next byte."""
+        await asyncio.sleep(20.0)
+        return await super().read()
+
+
+@pytest.mark.parametrize(("length", "taken"), [(3, True), (9, False)])
+def test_a_body_that_drips_is_bounded_by_its_routes_total(length: int, taken: bool) -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        brief, _ = route("brief", match=MatchSettings(model=("none",)), total=30.0)
+        plan, terminal = route("drip", total=100.0)
+        upload = Drip([b" "] * length, length=length)
+        classifying = asyncio.ensure_future(classify(make_exchange(Ask(headers=JSON, upload=upload)), brief, plan))
+        await loop.pass_time(99.0)
+        assert classifying.done() is taken
+        await loop.pass_time(2.0)
+        assert classifying.done()
+        outcome = await classifying
+        assert outcome.reason is (None if taken else Reason.TOTAL_TIMEOUT)
+        assert len(terminal.calls) == taken
+
+    hurried(scene)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""Uploads that stop: who waits for them, how long, and that their connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import cast
+
+import pytest
+
+from proxy.downstream.incoming import STALL_SECONDS
+from proxy.downstream.wire import LINGER_SECONDS
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome, OutcomeKind
+from proxy.request import BodyProblem, Upload
+from proxy.upstream.upload import UploadPump
+from proxy.upstream.wire import UpstreamConnection
+from tests.downstream.doubles import data_server, reading
+from tests.downstream.visitor import read_answer, until, visiting
+from tests.fakes import answered, settle
+from tests.hurried import HurriedLoop, hurried
+from tests.upstream.test_upload import FakeConnection
+
+POST = b"POST /v1/files HTTP/1.1\r\nhost: x\r\n"
+LENGTH = POST + b"content-length: 50000\r\n\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+LONG = 20 * STALL_SECONDS
+FRAMINGS = {
+    "length": LENGTH + b"x" * 1000,
+    "chunked": CHUNKED + b"5\r\nhello\r\n",
+    "inside a chunk": CHUNKED + b"9\r\nhe",
+}
+
+
+def upload_of(exchange: Exchange) -> Upload:
+    assert exchange.request.upload is not None
+    return exchange.request.upload
+
+
+@pytest.mark.parametrize("name", FRAMINGS)
+def test_an_early_answer_to_a_stalled_upload_ends_its_connection_after_the_linger(name: str) -> None:
+    async def early(exchange: Exchange) -> Outcome:
+        """A provider has answered while the upload is still passed on to it."""
+        pump = UploadPump(upload_of(exchange), cast(UpstreamConnection, FakeConnection()))
+        await settle()
+        exchange.reply.start(413, b"Content Too Large", [], length=3, body=b"big")
+        pump.stop()
+        return answered(413)
+
+    async def scene(loop: HurriedLoop) -> None:
+        async with data_server(early) as running, visiting(running.port) as visitor:
+            await visitor.send(FRAMINGS[name])
+            answer = await visitor.answer()
+            assert (answer.status, answer.body, answer.get("connection")) == (413, b"big", b"close")
+            await loop.pass_time(LINGER_SECONDS / 2)
+            assert len(running.server.protocols.connections) == 1
+            await loop.pass_time(LINGER_SECONDS)
+            await until(lambda: not running.server.protocols.connections)
+            assert await visitor.rest() == b""
+            gc.collect()
+            await settle()
+
+    hurried(scene)
+
+
+@pytest.mark.parametrize("name", FRAMINGS)
+def test_a_body_of_which_nothing_more_comes_is_given_up(name: str) -> None:
+    said: list[str] = []
+
+    async def pipeline(exchange: Exchange) -> Outcome:
+        try:
+            await upload_of(exchange).read_all()
+        except BodyProblem as problem:
+            said.append(str(problem))
+        exchange.reply.start(400, b"Bad Request", [], length=0, body=b"")
+        return Outcome(OutcomeKind.CALLER_ERROR)
+
+    async def scene(loop: HurriedLoop) -> None:
+        async with data_server(pipeline) as running, visiting(running.port, patience=LONG) as visitor:
+            await visitor.send(FRAMINGS[name])
+            await until(lambda: running.server.in_flight == 1)
+            await loop.pass_time(STALL_SECONDS - 1.0)
+            assert said == []
+            await loop.pass_time(2.0)
+            assert said == ["nothing of it came for 30 s; send it again"]
+            assert read_answer(await visitor.rest())[0].status == 400
+
+    hurried(scene)
+
+
+def test_every_piece_of_a_body_begins_the_wait_for_the_next_one_anew() -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        async with data_server(reading) as running, visiting(running.port, patience=LONG) as visitor:
+            await visitor.send(POST + b"connection: close\r\ncontent-length: 5\r\n\r\n")
+            for letter in b"hello":
+                await loop.pass_time(STALL_SECONDS * 0.9)
+                assert running.server.in_flight == 1
+                await visitor.send(bytes([letter]))
+                await asyncio.sleep(0.02)
+            assert read_answer(await visitor.rest())[0].body == b"hello"
+
+    hurried(scene)
+
+
+async def test_a_body_says_when_it_has_come_whole() -> None:
+    states: list[bool] = []
+    come = asyncio.Event()
+
+    async def pipeline(exchange: Exchange) -> Outcome:
+        states.append(upload_of(exchange).complete)
+        await come.wait()
+        await until(lambda: upload_of(exchange).complete)
+        return await reading(exchange)
+
+    async with data_server(pipeline) as running, visiting(running.port) as visitor:
+        await visitor.send(POST + b"connection: close\r\ncontent-length: 5\r\n\r\nhel")
+        await until(lambda: states == [False])
+        await visitor.send(b"lo")
+        come.set()
+        assert read_answer(await visitor.rest())[0].body == b"hello"
+    async with data_server(pipeline) as running, visiting(running.port) as visitor:
+        await visitor.send(POST + b"connection: close\r\ncontent-length: 5\r\n\r\nhello")
+        await until(lambda: states == [False, True])
