@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+SHORTEST_SLEEP = 0.001
+"""Seconds; so that the rounding of a tiny remainder cannot spin."""
+
 
 class Timer(Protocol):
     """A pending call; `cancel` may be called more than once."""
@@ -50,8 +53,11 @@ class SystemClock:
         return time.time_ns()
 
     async def sleep(self, seconds: float) -> None:
-        """Returns after at least `seconds`; a millisecond at least, so that rounding cannot spin."""
-        await asyncio.sleep(max(seconds, 0.001))
+        """Returns after at least `seconds`: uvloop's timers may be early by a part of a millisecond."""
+        until = time.monotonic() + seconds
+        await asyncio.sleep(max(seconds, SHORTEST_SLEEP))
+        while (left := until - time.monotonic()) > 0:  # noqa: ASYNC110 - time is what is waited for
+            await asyncio.sleep(max(left, SHORTEST_SLEEP))
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Calls `callback` on the event loop at `when`."""

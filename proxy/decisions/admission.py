@@ -73,17 +73,27 @@ class Admission:
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """The waiter's caller has gone: what was handed to it meanwhile goes to the next."""
+        self.goes_on(waiter)
         if waiter.permit is not None:
             waiter.permit.release(now)
         elif waiter.refusal is None:
             self._remove(waiter)
             self.returned(now)
 
-    def flush(self, line: Line, refusal: Refusal) -> None:
-        """Refuses everybody in a line at once (its breaker has opened)."""
+    def flush(self, line: Line, refusal: Refusal, now: float) -> None:
+        """Refuses everybody in a line at once (its breaker has opened), also who has a permit but has not gone on."""
         for queue in line.waiters:
             for waiter in tuple(queue):
                 self._refuse(waiter, refusal)
+        handed, line.handed = line.handed, set()
+        for waiter in handed:
+            permit, waiter.permit, waiter.refusal = waiter.permit, None, refusal
+            if permit is not None:
+                permit.release(now)
+
+    def goes_on(self, waiter: Waiter) -> None:
+        """The waiter's task runs again: what was handed to it is in use from now on."""
+        waiter.line.handed.discard(waiter)
 
     def _serve_head(self, line: Line, klass: int, now: float) -> bool:
         """Decides about the first waiter of a class; False when it stays."""
@@ -92,6 +102,7 @@ class Admission:
         if isinstance(taken, Permit):
             self._remove(waiter)
             waiter.permit = taken
+            line.handed.add(waiter)
             waiter.wake()
             return True
         if taken is Lack.NO_KEY:

@@ -61,9 +61,12 @@ class Room:
 
 
 class Line:
-    """The queue of one target: what binds its calls, and who waits, by class."""
+    """The queue of one target: what binds its calls, and who waits, by class.
 
-    __slots__ = ("limits", "name", "ring", "room", "waiters")
+    `handed` are the waiters that were given a permit and have not gone on yet.
+    """
+
+    __slots__ = ("handed", "limits", "name", "ring", "room", "waiters")
 
     def __init__(self, name: str, room: Room) -> None:
         self.name = name
@@ -71,6 +74,7 @@ class Line:
         self.limits: tuple[Places, ...] = ()
         self.ring: KeyRing | None = None
         self.waiters: tuple[deque[Waiter], ...] = tuple(deque() for _ in range(CLASSES))
+        self.handed: set[Waiter] = set()
 
     def reconfigure(self, limits: tuple[Places, ...], ring: KeyRing | None) -> None:
         """Takes the limits that now bind this target; permits that are out stay counted where they were taken."""

@@ -6,6 +6,7 @@ delays a request nor stays in the proxy's memory. Only `runtime/compiler.py` sta
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 
@@ -26,7 +27,12 @@ def main() -> None:
         answer: object = load_policy(data, instance_index=index)
     except PolicyError as error:
         answer = error.problems
-    pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    try:
+        sys.stdout.buffer.write(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The parent has ended meanwhile; nothing may be left that the interpreter would try to write.
+        os._exit(0)
 
 
 if __name__ == "__main__":

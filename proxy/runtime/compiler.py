@@ -30,7 +30,7 @@ class CompilerFailed(Exception):
 class PolicyCompiler:
     """Turns bytes into a snapshot. Blocking: call it in a thread."""
 
-    __slots__ = ("_command", "_environ", "_instance_index", "_warm")
+    __slots__ = ("_command", "_environ", "_instance_index", "_limit_seconds", "_warm")
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class PolicyCompiler:
         instance_index: int | None = None,
         command: Sequence[str] = CHILD,
         environ: Mapping[str, str] | None = None,
+        limit_seconds: float = LIMIT_SECONDS,
     ) -> None:
         self._command = command
+        self._limit_seconds = limit_seconds
         self._environ = _finding_this_package(environ) if environ is not None else None
         self._instance_index = instance_index
         self._warm: subprocess.Popen[bytes] | None = None
@@ -59,7 +61,8 @@ class PolicyCompiler:
         except OSError as error:
             _log.warning("cannot start a process to check the policy (%s); it is checked in this one", error)
             return _here(data, self._instance_index)
-        answer = _ask(child, pickle.dumps((data, self._instance_index), pickle.HIGHEST_PROTOCOL))
+        question = pickle.dumps((data, self._instance_index), pickle.HIGHEST_PROTOCOL)
+        answer = _ask(child, question, seconds=self._limit_seconds)
         if isinstance(answer, PolicySnapshot):
             return answer
         raise PolicyError(answer)
@@ -82,13 +85,13 @@ def _finding_this_package(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PYTHONPATH": f"{home}{os.pathsep}{path}" if path else home}
 
 
-def _ask(child: subprocess.Popen[bytes], question: bytes) -> PolicySnapshot | tuple[Problem, ...]:
+def _ask(child: subprocess.Popen[bytes], question: bytes, *, seconds: float) -> PolicySnapshot | tuple[Problem, ...]:
     try:
-        output, _ = child.communicate(question, timeout=LIMIT_SECONDS)
+        output, _ = child.communicate(question, timeout=seconds)
     except subprocess.TimeoutExpired as late:
         child.kill()
         child.communicate()
-        raise CompilerFailed(f"took longer than {LIMIT_SECONDS:.0f} s") from late
+        raise CompilerFailed(f"took longer than {seconds:g} s") from late
     if child.returncode != 0:
         raise CompilerFailed(f"ended with {child.returncode}")
     answer: PolicySnapshot | tuple[Problem, ...] = pickle.loads(output)

@@ -9,7 +9,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from proxy.clock import Clock, SystemClock
@@ -242,14 +242,24 @@ async def run(
 
 async def _started(process: Process, signals: Signals) -> bool:
     """Starts the process; False when it was asked to end before it was ready. Raises what makes a start impossible."""
-    starting = start_task(process.start(), name="start")
+    starting = start_task(_failure(process.start()), name="start")
     stopped = start_task(signals.stop.wait(), name="signal while starting")
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if not starting.done():
         return False
-    await starting
+    if (failure := await starting) is not None:
+        raise failure
     return True
+
+
+async def _failure(work: Coroutine[Any, Any, None]) -> Exception | None:
+    """Returns the exception that `work` ends with: it is told by whoever waits, not by the task."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - it is raised again at once
+        return error
+    return None
 
 
 def _cannot_start(*lines: str) -> int:

@@ -198,7 +198,7 @@ class Provider:
             if change.new is BreakerState.OPEN:
                 refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=change.open_seconds)
                 for waiting in self._all_lines() if settings.per_provider else [line]:
-                    shop.admission.flush(waiting, refusal)
+                    shop.admission.flush(waiting, refusal, shop.clock.now())
 
         shop.later(lambda: breaker.reconfigure(settings, first_byte=self._first_bytes[scope]))
         shop.later(lambda: breaker.rewire(changed))

@@ -80,6 +80,7 @@ class AdmissionStage:
             exchange.facts.queued_seconds += waited
             lacking = "key" if waiter.lack is Lack.KEY else "permit"
             exchange.note(now, Waited(provider=exchange.facts.provider, seconds=waited, lacking=lacking))
+        self._admission.goes_on(waiter)
         answer = waiter.permit or waiter.refusal
         assert answer is not None
         return answer

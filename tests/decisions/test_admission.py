@@ -224,10 +224,33 @@ def test_when_a_breaker_opens_its_line_is_released_at_once_and_no_other() -> Non
     waiters = [desk.waits(an_ask(klass)) for klass in range(3)]
     stays = desk.waits(line=other)
     refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=30.0)
-    desk.admission.flush(desk.line, refusal)
+    desk.admission.flush(desk.line, refusal, desk.now)
     assert [waiter.refusal for waiter in waiters] == [refusal] * 3
     assert stays.refusal is None
     assert (desk.room.waiting, desk.admission.waiting) == (1, 1)
+
+
+def test_when_a_breaker_opens_who_was_handed_a_permit_but_has_not_gone_on_gives_it_back() -> None:
+    places = Places("provider", 1)
+    desk = Desk(places)
+    permit = desk.goes()
+    waiter = desk.waits()
+    permit.release(desk.now)
+    assert (waiter.permit is not None, places.used) == (True, 1)
+    refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=30.0)
+    desk.admission.flush(desk.line, refusal, desk.now)
+    assert (waiter.permit, waiter.refusal, places.used) == (None, refusal, 0)
+
+
+def test_when_a_breaker_opens_who_has_gone_on_keeps_its_permit() -> None:
+    places = Places("provider", 1)
+    desk = Desk(places)
+    permit = desk.goes()
+    waiter = desk.waits()
+    permit.release(desk.now)
+    desk.admission.goes_on(waiter)
+    desk.admission.flush(desk.line, Refusal(reason=Reason.BREAKER_OPEN, retry_after=30.0), desk.now)
+    assert (waiter.permit is not None, waiter.refusal, places.used) == (True, None, 1)
 
 
 def test_representations_say_who_waits() -> None:

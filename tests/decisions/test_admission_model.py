@@ -187,7 +187,9 @@ class Admissions(RuleBasedStateMachine):
     def breaker_opens(self, number: int) -> None:
         line = self.lines[number]
         waiting = [guest for guest in self.queue if guest.line is line]
-        self.admission.flush(line, OPENED)
+        for waiter in tuple(line.handed):
+            self.admission.goes_on(waiter)
+        self.admission.flush(line, OPENED, self.now)
         assert all(guest.waiter.refusal == OPENED for guest in waiting)
 
     @rule(number=st.integers(0, 1), seconds=st.sampled_from([0.5, 3.0, 60.0]))

@@ -125,7 +125,6 @@ def test_secret_that_is_no_secret_ends_with_2_and_names_the_file(
     assert "sk-" not in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="the task that starts logs its failure with a traceback")
 @pytest.mark.parametrize("content", ["version: 1\n", "providers: [", None])
 def test_failed_start_is_told_without_a_traceback(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "policy.yaml"

@@ -73,7 +73,7 @@ class Provider:
 
     def _changed(self, state: str) -> None:
         if state == "open":
-            self.admission.flush(self.line, Refusal(reason=Reason.BREAKER_OPEN, retry_after=1.0))
+            self.admission.flush(self.line, Refusal(reason=Reason.BREAKER_OPEN, retry_after=1.0), self.clock.now())
 
     def pipeline(self, terminal: CallNext, *, waits: WaitLimits = WAITS) -> CallNext:
         """The target's pipeline, as the runtime composes it."""
