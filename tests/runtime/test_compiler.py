@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from proxy.policy.problem import PolicyError
 from proxy.policy.source import PolicyBytes
 from proxy.runtime.compiler import CompilerFailed, PolicyCompiler
 
+ROOT = Path(__file__).resolve().parents[2]
 GOOD = PolicyBytes(
     files=(("p.yaml", b"version: 1\nproviders: {a: {base_url: 'http://x/v1'}}\nfleet: {size: {static: 4}}\n"),)
 )
@@ -39,6 +44,54 @@ def test_without_a_child_the_policy_is_understood_here() -> None:
     compiler = PolicyCompiler(command=("/nowhere/python", "-m", "proxy.policy.compile"))
     compiler.warm_up()
     assert compiler(GOOD) == load_policy(GOOD)
+
+
+def test_a_child_that_hangs_is_killed_at_the_limit(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    hangs = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    compiler = PolicyCompiler(command=(sys.executable, "-c", hangs), limit_seconds=0.1)
+    compiler.warm_up()
+    while not (told.exists() and told.read_text()):
+        time.sleep(0.01)
+    with pytest.raises(CompilerFailed, match=r"took longer than 0\.1 s; try `sponson check`"):
+        compiler(GOOD)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+
+
+def test_after_a_child_that_failed_the_next_policy_gets_another(tmp_path: Path) -> None:
+    once = f"import os, sys; os.path.exists({str(tmp_path / 'failed')!r}) or (open({str(tmp_path / 'failed')!r}, 'w'), "
+    command = (sys.executable, "-c", once + "sys.exit(1)); from proxy.policy.compile import main; main()")
+    compiler = PolicyCompiler(command=command)
+    with pytest.raises(CompilerFailed):
+        compiler(GOOD)
+    assert compiler(GOOD) == load_policy(GOOD)
+
+
+@pytest.mark.parametrize("found_by", [None, "", "elsewhere"])
+def test_the_child_is_of_this_very_package_whatever_the_working_directory_holds(
+    tmp_path: Path, found_by: str | None
+) -> None:
+    for place in (tmp_path, tmp_path / "elsewhere"):
+        (place / "proxy").mkdir(parents=True)
+        (place / "proxy/__init__.py").write_text("raise SystemExit('another package was run')\n")
+    (tmp_path / "pickle.py").write_text("raise SystemExit('another module was run')\n")
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    given = environ if found_by is None else {**environ, "PYTHONPATH": found_by and str(tmp_path / found_by)}
+    code = f"""
+from proxy.policy.source import PolicyBytes
+from proxy.runtime.compiler import PolicyCompiler
+print(PolicyCompiler(environ={given!r})(PolicyBytes(files={GOOD.files!r})).providers[0].name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("a\n", "")
 
 
 def test_a_child_that_fails_is_a_problem_that_names_the_cure() -> None:
