@@ -9,6 +9,8 @@ from pathlib import Path
 from proxy.observer import PolicyRejected
 from proxy.policy.load import load_policy
 from proxy.policy.snapshot import PolicySnapshot
+from proxy.policy.source import PolicyBytes
+from proxy.runtime.compiler import CompilerFailed
 from proxy.runtime.reload import PolicyKeeper
 from proxy.runtime.secrets import Secrets
 from tests.fakes import FakeClock
@@ -28,7 +30,10 @@ TORN_BLOCK = "version: 1\nproviders:\n  a:\n    base_url: http://h/v1\n    limit
 
 
 class Desk:
-    """A keeper over a place; time moves only as far as the keeper sleeps."""
+    """A keeper over a place; time moves only as far as the keeper sleeps.
+
+    `parsed` counts how often a policy was to be understood; of `compiler_failures` each time one happens instead.
+    """
 
     def __init__(self, path: Path, *, environ: dict[str, str] | None = None) -> None:
         self.path = path
@@ -36,14 +41,22 @@ class Desk:
         self.observer = ManualObserver()
         self.live: list[PolicySnapshot] = []
         self.fails = False
+        self.parsed = 0
+        self.compiler_failures: list[CompilerFailed] = []
         self.keeper = PolicyKeeper(
             path,
             secrets=Secrets(environ or {}),
             apply=self._apply,
             observer=self.observer,
             clock=self.clock,
-            understand=load_policy,
+            understand=self._understand,
         )
+
+    def _understand(self, data: PolicyBytes) -> PolicySnapshot:
+        self.parsed += 1
+        if self.compiler_failures:
+            raise self.compiler_failures.pop()
+        return load_policy(data)
 
     def _apply(self, snapshot: PolicySnapshot) -> None:
         if self.fails:
