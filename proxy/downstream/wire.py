@@ -251,9 +251,11 @@ class ConnectionServer(web.Server):
         return sum(1 for connection in self.connections if _unsent_bytes(connection.transport))
 
     def close_idle(self) -> None:
-        """Closes connections that wait for a request; the others close after their answer."""
+        """Closes connections that wait for a request; the others close after their answer, or when it is taken."""
         for connection in self.connections:
-            if cast(Connection, connection).idle:
-                connection.force_close()
-            else:
+            if not cast(Connection, connection).idle:
                 cast(Connection, connection).last = True
+            elif connection.transport is not None and _unsent_bytes(connection.transport):
+                connection.transport.close()
+            else:
+                connection.force_close()
