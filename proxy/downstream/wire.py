@@ -168,8 +168,10 @@ class Connection(RequestHandler):
         """Wraps a request; bytes that are none become one that can only be refused, of which just the path is told."""
         if not isinstance(message, _ErrInfo):
             return Arrival(message, payload, self)
-        target = self._malformed.partition(b"\r\n")[0].split(b" ")[1:2] or [b""]
-        path = target[0].partition(b"?")[0].decode("latin-1") if target[0].startswith(b"/") else "/"
+        # What came last may begin in the middle of a head: only a whole request line has a path to tell.
+        words = self._malformed.partition(b"\r\n")[0].split(b" ")
+        target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
+        path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
         return Arrival(ERROR._replace(path=path, version=HttpVersion11), payload, self, malformed=True)
 
     def _served(self, arrival: Arrival) -> None:

@@ -191,7 +191,8 @@ async def test_what_is_no_request_arrives_as_such_and_nothing_of_it_is_logged_or
         (b"POST /v1/messages?key=1 HTTP/1.1", "/v1/messages"),
         (b"POST /a%2F/../\xff HTTP/1.1", "/a%2F/../\xff"),
         (b"POST http://u/v1/messages HTTP/1.1", "/"),
-        (b"POST", "/"),
+        (b"POST /v1/messages", "/"),
+        (b"x-api-key: /secret", "/"),
         (b"", "/"),
     ],
 )
