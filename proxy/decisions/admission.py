@@ -28,6 +28,13 @@ class Admission:
     def __repr__(self) -> str:
         return f"<Admission {self.waiting} waiting in {len(self._lines)} lines>"
 
+    def enter_at_once(self, line: Line, tried: Collection[str] | None, now: float) -> Permit | None:
+        """Lets a call go when nobody waits anywhere and everything has a place for it; None: `enter` decides."""
+        if self.waiting:
+            return None
+        taken = self._lacking(line, tried, now)
+        return taken if isinstance(taken, Permit) else None
+
     def enter(self, line: Line, ask: Ask, now: float) -> Permit | Waiter | Refusal:
         """Lets a call go, or queues it, or refuses it at once: a newcomer never overtakes a waiter of its line."""
         first = line.first_waiter(ask.klass) if self.waiting else None

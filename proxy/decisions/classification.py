@@ -105,7 +105,10 @@ class Router:
 
 def choose(candidates: Sequence[RoutePlan], model: str | None) -> RoutePlan | None:
     """Returns the first candidate that the model allows."""
-    return next((route for route in candidates if route.matcher.model_matches(model)), None)
+    for route in candidates:
+        if route.matcher.model_matches(model):
+            return route
+    return None
 
 
 class AnyRequest:

@@ -12,5 +12,6 @@
 | status | `/status`, `/policy` and gauges, read from the cores |
 | lifecycle | starting → ready → draining → exited |
 | process | everything that one `sponson run` is made of |
+| batching | counting many requests at a time |
 | log_line, log_format | one structured line a request |
 """

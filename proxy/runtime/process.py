@@ -23,6 +23,7 @@ from proxy.observer import GaugeSource, Observer, Observers, Reading
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
+from proxy.runtime.batching import BatchedObserver
 from proxy.runtime.compiler import CompilerFailed, PolicyCompiler
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
@@ -80,7 +81,8 @@ class Process:
         self.telemetry = telemetry
         self.phase = Phase.STARTING
         self.request_log = RequestLog()
-        self.observer = Observers([telemetry.observer, self.request_log])
+        self._counted = BatchedObserver(telemetry.observer, clock=clock)
+        self.observer = Observers([self.request_log, self._counted])
         self.kept = KeptState()
         self.admission = Admission()
         bits = random.Random(os.urandom(32)).getrandbits
@@ -145,6 +147,7 @@ class Process:
             task.cancel()
         if signals.kill.is_set():
             return KILLED
+        self._counted.flush()
         flushing = start_task(self.telemetry.shutdown(FLUSH_SECONDS), name="flush")
         await asyncio.wait({flushing, killed}, return_when=asyncio.FIRST_COMPLETED)
         killed.cancel()
@@ -166,6 +169,10 @@ class Process:
         """Names a model in metrics, by the live policy; a provider that it does not have has no names."""
         found = next((one for one in self._current().providers if one.snapshot.name == provider), None)
         return found.label(model) if found is not None else OTHER
+
+    def _metrics(self) -> tuple[str, bytes]:
+        self._counted.flush()
+        return self.telemetry.prometheus()
 
     def _gauges(self) -> Iterator[Reading]:
         yield Reading("http.server.active_requests", self.server.in_flight)
@@ -208,7 +215,7 @@ class Process:
             live=lambda: self.clock.now() - self._beat < BEAT_LIMIT_SECONDS,
             ready=lambda: self.phase is Phase.READY,
             started=lambda: self.phase is not Phase.STARTING,
-            metrics=self.telemetry.prometheus,
+            metrics=self._metrics,
             policy=lambda: policy_document(self.keeper.state, self.clock.now()),
             status=self._status,
         )

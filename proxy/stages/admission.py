@@ -14,39 +14,35 @@ from proxy.observer import Waited
 from proxy.outcome import Outcome, OutcomeKind, refused
 from proxy.stage import CallNext
 
+STREAMED_WAIT_SECONDS = 0.3
+"""A request whose body still arrives never waits long: while it is unread, nobody notices that its caller leaves."""
+
 _CLASS_INDEX = {"P0": 0, "P1": 1, "P2": 2}
 
 
 class AdmissionStage:
     """Lets an attempt go when everything that binds it has a place for it."""
 
-    __slots__ = ("_admission", "_clock", "_limits", "_line")
+    __slots__ = ("_admission", "_clock", "_limits", "_line", "_short")
 
     def __init__(self, admission: Admission, line: Line, *, limits: WaitLimits, clock: Clock) -> None:
         self._admission = admission
         self._line = line
         self._limits = limits
+        self._short = WaitLimits(
+            queue=min(limits.queue, STREAMED_WAIT_SECONDS), quota_wait=min(limits.quota_wait, STREAMED_WAIT_SECONDS)
+        )
         self._clock = clock
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
         """Waits for its turn, or is refused; holds the permit around the whole call."""
         clock = self._clock
-        now = clock.now()
-        ask = Ask(
-            klass=_CLASS_INDEX[exchange.facts.klass],
-            bytes=len(exchange.payload or b""),
-            limits=self._limits,
-            deadline_at=exchange.deadline_at,
-            tried=exchange.tried_keys,
-        )
-        answer = self._admission.enter(self._line, ask, now)
-        if isinstance(answer, Waiter):
-            answer = await self._wait(answer, exchange)
-        if isinstance(answer, Refusal):
-            return refused(answer.reason, retry_after=answer.retry_after)
-        return await self._held(answer, exchange, call_next)
-
-    async def _held(self, permit: Permit, exchange: Exchange, call_next: CallNext) -> Outcome:
+        permit = self._admission.enter_at_once(self._line, exchange.tried_keys, clock.now())
+        if permit is None:
+            answer = await self._enter(exchange)
+            if isinstance(answer, Refusal):
+                return refused(answer.reason, retry_after=answer.retry_after)
+            permit = answer
         key = permit.key
         try:
             if key is not None:
@@ -59,11 +55,22 @@ class AdmissionStage:
             ring = self._line.ring
             if key is not None and ring is not None and outcome.kind is not OutcomeKind.OK:
                 outcome.own_key = True
-                ring.judge(key, outcome, self._clock.now(), used=exchange.credential)
+                ring.judge(key, outcome, clock.now(), used=exchange.credential)
             return outcome
         finally:
             exchange.credential = None
-            permit.release(self._clock.now())
+            permit.release(clock.now())
+
+    async def _enter(self, exchange: Exchange) -> Permit | Refusal:
+        ask = Ask(
+            klass=_CLASS_INDEX[exchange.facts.klass],
+            bytes=len(exchange.payload or b""),
+            limits=self._limits if exchange.payload is not None else self._short,
+            deadline_at=exchange.deadline_at,
+            tried=exchange.tried_keys,
+        )
+        answer = self._admission.enter(self._line, ask, self._clock.now())
+        return await self._wait(answer, exchange) if isinstance(answer, Waiter) else answer
 
     async def _wait(self, waiter: Waiter, exchange: Exchange) -> Permit | Refusal:
         """Waits until the core has decided; a caller that leaves gives back what was handed to it meanwhile."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proxy.clock import Clock
 from proxy.decisions.fallback import better, moves_on
@@ -18,7 +18,7 @@ CALLER_RETRIES = ("x-stainless-retry-count", "x-envoy-attempt-count")
 class FallbackTiers:
     """Asks one tier after the other until one has answered, or none can."""
 
-    __slots__ = ("_clock", "_later", "_provider_tiers", "_retry", "_tiers")
+    __slots__ = ("_attempts", "_clock", "_later", "_provider_tiers", "_retry", "_tiers")
 
     def __init__(self, tiers: Sequence[Tier], *, retry: RetrySettings, clock: Clock) -> None:
         self._tiers = tuple(tiers)
@@ -26,18 +26,14 @@ class FallbackTiers:
         self._clock = clock
         asks = [bool(tier.provider) for tier in self._tiers]
         self._provider_tiers = sum(asks)
+        self._attempts = attempts_in_all(retry, provider_tiers=self._provider_tiers, caller_retries=0)
         self._later = tuple((len(asks) - i - 1, sum(asks[i + 1 :])) for i in range(len(asks)))
 
     async def __call__(self, exchange: Exchange) -> Outcome:
         """Returns the outcome of the tier that answered, or the one to tell the caller of."""
-        fields = exchange.request.fields
-        exchange.attempts_left = attempts_in_all(
-            self._retry,
-            provider_tiers=self._provider_tiers,
-            caller_retries=_caller_retries(fields.get(CALLER_RETRIES[0]), fields.get(CALLER_RETRIES[1])),
-        )
+        exchange.attempts_left = self._attempts_for(exchange.request.fields)
         best: Outcome | None = None
-        said_by = self._stand(exchange)
+        said_by = (0, "", "")
         for index, tier in enumerate(self._tiers):
             exchange.later_tiers, exchange.attempts_kept = self._later[index]
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
@@ -52,6 +48,13 @@ class FallbackTiers:
         assert best is not None
         exchange.facts.tier, exchange.facts.provider, exchange.facts.model = said_by
         return best
+
+    def _attempts_for(self, fields: Mapping[str, str]) -> int:
+        stainless, envoy = fields.get(CALLER_RETRIES[0]), fields.get(CALLER_RETRIES[1])
+        if stainless is None and envoy is None:
+            return self._attempts
+        retries = _caller_retries(stainless, envoy)
+        return attempts_in_all(self._retry, provider_tiers=self._provider_tiers, caller_retries=retries)
 
     @staticmethod
     def _stand(exchange: Exchange) -> tuple[int, str, str]:
