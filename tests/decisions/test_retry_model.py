@@ -15,6 +15,7 @@ from proxy.decisions.retry import Again, RetrySettings, Situation, attempts_for_
 from proxy.outcome import Outcome, OutcomeKind
 
 K = OutcomeKind
+# What was refused here has not been executed anywhere.
 OUTCOMES = st.builds(
     Outcome,
     # Mostly what is tried again: exchanges that end at once prove little.
@@ -27,7 +28,7 @@ OUTCOMES = st.builds(
     should_retry=st.sampled_from([None, None, None, True, False]),
     key_fault=st.booleans(),
     committed=st.sampled_from([False, False, False, True]),
-)
+).filter(lambda outcome: not (outcome.local and outcome.maybe_executed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
