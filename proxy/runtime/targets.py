@@ -27,10 +27,11 @@ from proxy.stages.admission import AdmissionStage
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
 from proxy.stages.retry import RetryStage
+from proxy.upstream.address import Address
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
-from proxy.upstream.wire import Address, Dialer
+from proxy.upstream.wire import Dialer
 
 ANY_MODEL: Final = "*"
 

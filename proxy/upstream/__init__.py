@@ -12,5 +12,7 @@
 | upload | request bodies that are passed on while they arrive |
 | pool | idle connections per address, newest first |
 | redial | aiohttp-retry, in the connect phase only |
+| address | where a provider listens |
+| pieces | passing pieces on inside the event that brings them |
 | wire | everything that is not public in aiohttp |
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from proxy.upstream.wire import Address, Dialer, UpstreamConnection
+from proxy.upstream.address import Address
+from proxy.upstream.wire import Dialer, UpstreamConnection
 
 LONGEST_USE = 10_000
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
@@ -23,6 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 from yarl import URL
 
+from proxy.upstream.address import Address
 from proxy.upstream.watch import Watch
 
 AnswerHead = RawResponseMessage
@@ -31,21 +31,9 @@ MalformedAnswer = HttpProcessingError
 
 READ_BUFFER: Final = 65536
 MAX_FIELD: Final = 65536
+BODILESS: Final = frozenset({b"204", b"304"})
 MAX_HEADERS: Final = 256
 DNS_SECONDS: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where a provider listens; the identity of its connection pool."""
-
-    scheme: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
 
 
 class _Protocol(ResponseHandler):
@@ -53,11 +41,16 @@ class _Protocol(ResponseHandler):
 
     resting = False
     """True between answers: what comes then belongs to nobody."""
+    awaited = False
+    """True until the first bytes of an answer."""
 
     def data_received(self, data: bytes) -> None:
         """Parses what came; a connection on which something came unasked is not used again."""
         if self.resting and data:
             self._should_close = True
+        if self.awaited:
+            self.awaited = False
+            data = self._without_illegal_body(data)
         super().data_received(data)
 
     def rest(self) -> None:
@@ -68,6 +61,16 @@ class _Protocol(ResponseHandler):
         except Exception:  # noqa: BLE001 - whatever the parser says of half a head: it is there
             begun = True
         self._should_close = self._should_close or begun
+
+    def _without_illegal_body(self, data: bytes) -> bytes:
+        """Cuts off what follows the head of an answer that has no body: the parser would refuse both."""
+        if not self._skip_payload and data[9:12] not in BODILESS:
+            return data
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4 or len(data) == end or data[9:10] == b"1":
+            return data
+        self._should_close = True
+        return data[:end]
 
     def close(self) -> None:
         """Closes the connection; whoever reads a body is told."""
@@ -143,7 +146,7 @@ class UpstreamConnection:
         The parser of the last answer reads the next one too, unless their kinds differ.
         """
         self.uses += 1
-        self._protocol.resting = False
+        self._protocol.resting, self._protocol.awaited = False, True
         if body and self._reads_bodies:
             return
         self._reads_bodies = body

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from proxy.upstream.wire import Address, Dialer, UpstreamConnection
+from proxy.upstream.address import Address
+from proxy.upstream.wire import Dialer, UpstreamConnection
 
 PATIENCE_SECONDS: Final = 20.0
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)

@@ -14,8 +14,9 @@ from aiohttp import (
 from aiohttp.client_reqrep import ConnectionKey
 
 from proxy.exchange import Attempt
+from proxy.upstream.address import Address
 from proxy.upstream.redial import REDIALS, redial, worth_redialling
-from proxy.upstream.wire import Address, Dialer, UpstreamConnection
+from proxy.upstream.wire import Dialer, UpstreamConnection
 from tests.fakes import LIMITS
 
 KEY = ConnectionKey("a.test", 80, False, True, None, None, None, None)

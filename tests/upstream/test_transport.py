@@ -21,10 +21,11 @@ from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 
 from proxy.exchange import Exchange
 from proxy.outcome import OutcomeKind
+from proxy.upstream.address import Address
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import BODY_ERRORS, DIAL_ERRORS, HEAD_ERRORS, Transport, _kind
-from proxy.upstream.wire import Address, Dialer
+from proxy.upstream.wire import Dialer
 from tests.fakes import FakeClock, make_exchange, with_attempt
 from tests.upstream.peer import OK, PeerWire, Script, answering, provider
 from tests.upstream.rig import Rig, rigged

@@ -10,7 +10,8 @@ import pytest
 import trustme
 from aiohttp import ClientConnectorCertificateError, ClientConnectorError
 
-from proxy.upstream.wire import Address, Dialer
+from proxy.upstream.address import Address
+from proxy.upstream.wire import Dialer
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, provider
 
 
