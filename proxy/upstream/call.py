@@ -152,10 +152,11 @@ class Call:
         """Returns the outcome of an answer that ended before its end, and shows the break to the caller."""
         if self.stalled:
             return Outcome(OutcomeKind.CLIENT_LEFT, committed=True, detail="the client stopped reading")
-        if (problem := self._upload_problem()) is not None and not self.exchange.reply.started:
+        committed = self.exchange.reply.started
+        if (problem := self._upload_problem()) is not None:
+            problem.committed = committed
             return problem
         kind = self.watch.expired or kind
-        committed = self.exchange.reply.started
         return Outcome(
             kind,
             status=self.attempt.status,

@@ -90,10 +90,10 @@ class Relay:
     async def failing(self) -> Outcome:
         """Keeps a failing answer; one too large or too slow to keep is passed on, unless it could be replaced."""
         call = self._call
-        body, whole = await read_bounded(self.payload)
+        body, complete = await read_bounded(self.payload)
         outcome = judge(call.message, body, wall_seconds=call.clock.wall_ns() / 1e9)
         call.attempt.answer_bytes = len(body)
-        if whole or call.exchange.request.method == "HEAD":
+        if complete or call.exchange.request.method == "HEAD":
             outcome.answer = self.kept(body)
         elif self._may_be_replaced(outcome):
             self.headers = [field for field in self.headers if not field[0].lower().startswith(b"content-")]
