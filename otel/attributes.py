@@ -90,9 +90,7 @@ POLICY_LOADED: Final = "sponson.policy.loaded"
 INTEGERS: Final = frozenset({HTTP_STATUS, SERVER_PORT})
 """Labels whose values OTLP carries as integers."""
 
-METHODS: Final = frozenset(
-    {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"}
-)
+METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 OTHER_METHOD: Final = "_OTHER"
 
 OPERATIONS: Final[dict[str, str]] = {

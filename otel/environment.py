@@ -129,9 +129,7 @@ def _resource(env: Mapping[str, str]) -> dict[str, str]:
     for pair in filter(None, (part.strip() for part in _value(env, "OTEL_RESOURCE_ATTRIBUTES").split(","))):
         name, mark, value = pair.partition("=")
         if not mark or not name.strip():
-            raise ValueError(
-                f"OTEL_RESOURCE_ATTRIBUTES has {pair!r}: expected name=value, separated by commas"
-            )
+            raise ValueError(f"OTEL_RESOURCE_ATTRIBUTES has {pair!r}: expected name=value, separated by commas")
         found[name.strip()] = unquote(value.strip())
     if service := _value(env, "OTEL_SERVICE_NAME"):
         found["service.name"] = service

@@ -89,9 +89,7 @@ class Family(Generic[Series]):
 
     __slots__ = ("_by_labels", "_make", "_max_series", "instrument", "series")
 
-    def __init__(
-        self, instrument: Instrument, make: Callable[[tuple[str, ...]], Series], max_series: int
-    ) -> None:
+    def __init__(self, instrument: Instrument, make: Callable[[tuple[str, ...]], Series], max_series: int) -> None:
         self.instrument = instrument
         self.series: list[Series] = []
         self._make: Callable[[tuple[str, ...]], Series] = make
@@ -175,9 +173,7 @@ class Instruments:
         if row is None or not given.keys() <= set(row.labels):
             if reading.name not in self._complained:
                 self._complained.add(reading.name)
-                _log.error(
-                    "The table of instruments has no gauge %s with labels %s.", reading.name, list(given)
-                )
+                _log.error("The table of instruments has no gauge %s with labels %s.", reading.name, list(given))
             return None
         return tuple(a.clean(given.get(name, "")) for name in row.labels)
 
@@ -228,14 +224,10 @@ _COUNTED: Final = (
         "Changes of breakers' states.",
         (*_TARGET, a.STATE, a.WHY),
     ),
-    Instrument(
-        a.KEY_CHANGES, Kind.COUNTER, "{change}", "Changes of keys' states.", (a.PROVIDER, a.KEY_ID, a.STATE)
-    ),
+    Instrument(a.KEY_CHANGES, Kind.COUNTER, "{change}", "Changes of keys' states.", (a.PROVIDER, a.KEY_ID, a.STATE)),
     Instrument(a.POLICY_RELOADS, Kind.COUNTER, "{reload}", "Policies offered, the first too.", (a.RESULT,)),
     Instrument(a.POLICY_REVISION, Kind.GAUGE, "", "Revision of the policy in force."),
-    Instrument(
-        a.POLICY_CURRENT, Kind.GAUGE, "", "1: the last policy offered is in force, 0: it was rejected."
-    ),
+    Instrument(a.POLICY_CURRENT, Kind.GAUGE, "", "1: the last policy offered is in force, 0: it was rejected."),
     Instrument(a.POLICY_LOADED, Kind.GAUGE, "s", "When the policy in force was loaded, since the epoch."),
 )
 

@@ -68,9 +68,7 @@ class _Call:
 
     __slots__ = ("count", "duration", "estimated", "first_chunk", "reported")
 
-    def __init__(
-        self, count: Number, duration: Distribution | None, first_chunk: Distribution | None
-    ) -> None:
+    def __init__(self, count: Number, duration: Distribution | None, first_chunk: Distribution | None) -> None:
         self.count = count
         self.duration = duration
         self.first_chunk = first_chunk
@@ -177,9 +175,7 @@ class Metrics:
 
     def _new_call(self, key: tuple[Any, ...], attempt: Attempt, operation: str) -> _Call:
         kind = attempt.kind or UNKNOWN
-        count = self.instruments.number(a.ATTEMPTS_ENDED).at(
-            attempt.provider, attempt.model, attempt.key_id, kind
-        )
+        count = self.instruments.number(a.ATTEMPTS_ENDED).at(attempt.provider, attempt.model, attempt.key_id, kind)
         duration = first_chunk = None
         if labels := _labels(attempt, operation):
             duration = self.instruments.histogram(self._genai.duration).at(*labels, attempt_error(attempt))
@@ -194,8 +190,7 @@ class Metrics:
         estimated = attempt.usage is not None and attempt.usage.estimated
         family, mark = self.instruments.number(a.TOKENS), "true" if estimated else "false"
         own = tuple(
-            family.at(attempt.provider, attempt.model, way, mark)
-            for way in ("input", "output", "cached_input")
+            family.at(attempt.provider, attempt.model, way, mark) for way in ("input", "output", "cached_input")
         )
         labels = () if estimated else _labels(attempt, operation)
         per_call = self._per_call(labels) if labels and attempt.kind is OutcomeKind.OK else None

@@ -51,9 +51,7 @@ def _family(collected: Collected) -> Metric:
         for distribution in cast("Sequence[Distribution]", series):
             counts = accumulate(distribution.counts)
             bounds = [*map(str, distribution.bounds), "+Inf"]
-            histogram.add_metric(
-                distribution.labels, list(zip(bounds, counts, strict=True)), distribution.sum
-            )
+            histogram.add_metric(distribution.labels, list(zip(bounds, counts, strict=True)), distribution.sum)
         return histogram
     kind = CounterMetricFamily if row.kind is Kind.COUNTER else GaugeMetricFamily
     family = kind(name, row.description, labels=labels)

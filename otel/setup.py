@@ -122,19 +122,12 @@ class Telemetry:
         self._closers += [processor.shutdown for processor in processors]
         return Spans(processors, resource=resource, version=_version())
 
-    def _build_push(
-        self, environment: Environment, resource: Resource, wall_ns: Callable[[], int]
-    ) -> MetricsPush:
+    def _build_push(self, environment: Environment, resource: Resource, wall_ns: Callable[[], int]) -> MetricsPush:
         from otel.push import MetricsPush, Translation
 
-        translation = Translation(
-            self._metrics.instruments, resource=resource, version=_version(), since_ns=wall_ns()
-        )
+        translation = Translation(self._metrics.instruments, resource=resource, version=_version(), since_ns=wall_ns())
         push = MetricsPush(
-            [
-                metric_exporter(name, timeout_seconds=environment.metrics_timeout)
-                for name in environment.metrics
-            ],
+            [metric_exporter(name, timeout_seconds=environment.metrics_timeout) for name in environment.metrics],
             translation,
             readings=self._gauges.read_from_thread,
             interval_seconds=environment.interval_seconds,

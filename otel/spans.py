@@ -78,9 +78,7 @@ class Spans:
             instrumentation_scope=self._scope,
         )
 
-    def _client(
-        self, exchange: Exchange, attempt: Attempt, *, index: int, parent: SpanContext
-    ) -> ReadableSpan:
+    def _client(self, exchange: Exchange, attempt: Attempt, *, index: int, parent: SpanContext) -> ReadableSpan:
         facts, method = exchange.facts, a.method_label(exchange.request.method)
         operation = a.OPERATIONS.get(facts.operation, "")
         error = attempt_error(attempt)

@@ -9,9 +9,7 @@ from proxy.outcome import OutcomeKind
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Facts
 
-_FINE: Final = frozenset(
-    {OutcomeKind.OK, OutcomeKind.ANSWERED, OutcomeKind.CALLER_ERROR, OutcomeKind.CLIENT_LEFT}
-)
+_FINE: Final = frozenset({OutcomeKind.OK, OutcomeKind.ANSWERED, OutcomeKind.CALLER_ERROR, OutcomeKind.CLIENT_LEFT})
 
 
 def request_error(facts: Facts) -> str:
