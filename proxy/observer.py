@@ -81,11 +81,14 @@ class KeyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLoaded:
-    """A policy went live."""
+    """A policy went live; `warnings` are whole lines with their places."""
 
     revision: int
     digest: str
     seconds: float
+    providers: int = 0
+    routes: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,15 +64,31 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 @click.option(
     "--policy",
     envvar="SPONSON_POLICY",
+    show_envvar=True,
     required=True,
     type=click.Path(path_type=Path),
     help="File or directory.",
 )
-@click.option("--listen", envvar="SPONSON_LISTEN", default="127.0.0.1:4000", show_default=True, help="Reverse proxy.")
-@click.option("--admin", envvar="SPONSON_ADMIN", default="127.0.0.1:4001", show_default=True, help="Admin port.")
+@click.option(
+    "--listen",
+    envvar="SPONSON_LISTEN",
+    show_envvar=True,
+    default="127.0.0.1:4000",
+    show_default=True,
+    help="Where the application's requests are taken; 127.0.0.1 means ::1 too, :PORT all interfaces.",
+)
+@click.option(
+    "--admin",
+    envvar="SPONSON_ADMIN",
+    show_envvar=True,
+    default="127.0.0.1:4001",
+    show_default=True,
+    help="Probes, metrics and status; reading only.",
+)
 @click.option(
     "--linger",
     envvar="SPONSON_LINGER",
+    show_envvar=True,
     default="2s",
     type=Duration(),
     show_default=True,
@@ -81,6 +97,7 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 @click.option(
     "--drain",
     envvar="SPONSON_DRAIN",
+    show_envvar=True,
     default="25s",
     type=Duration(),
     show_default=True,
@@ -89,13 +106,15 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 @click.option(
     "--state-dir",
     envvar="SPONSON_STATE_DIR",
+    show_envvar=True,
     default=None,
     type=click.Path(path_type=Path),
-    help="State folder.",
+    help="Where later features keep things; nothing is kept there yet.",
 )
 @click.option(
     "--log-format",
     envvar="SPONSON_LOG_FORMAT",
+    show_envvar=True,
     default=None,
     type=click.Choice(["text", "json"]),
     help="[default: text on a terminal, else json]",
@@ -129,8 +148,11 @@ def command(**flags: Any) -> None:
 
 
 def _settings(flags: dict[str, Any]) -> ProcessSettings:
-    for address in (flags["listen"], flags["admin"]):
-        parse_address(address)
+    for flag in ("listen", "admin"):
+        try:
+            parse_address(flags[flag])
+        except ValueError as error:
+            raise ValueError(f"--{flag} (SPONSON_{flag.upper()}): {error}") from error
     return ProcessSettings(
         policy=flags["policy"],
         listen=flags["listen"],

@@ -29,7 +29,9 @@ def parse_address(text: str) -> ListenAddress:
     host, mark, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not mark or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is no address; write HOST:PORT, for example 127.0.0.1:4000 or [::1]:4000")
+        raise ValueError(
+            f"{text!r} is no address; write HOST:PORT with a port of 0-65535, for example 127.0.0.1:4000 or [::1]:4000"
+        )
     return ListenAddress(host=host, port=int(port))
 
 
@@ -64,7 +66,8 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
         bound.close()
         cure = "another process has it; stop it or choose another port"
         why = cure if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
-        raise CannotListen(f"cannot listen on {address} ({host}): {why}") from error
+        shown = f"{address}" if host == address.host else f"{address} ({host})"
+        raise CannotListen(f"cannot listen on {shown}: {why}") from error
     return bound
 
 

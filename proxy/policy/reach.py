@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
-from proxy.policy.problem import Problem, problem_at
+from proxy.policy.problem import Path, Problem, problem_at
 from proxy.policy.snapshot import PolicySnapshot, RouteSnapshot
 from proxy.policy.tree import Node, deepest
 
@@ -20,9 +20,37 @@ def warnings(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
     for number, route in enumerate(snapshot.routes or ()):
         yield from _dead_patterns(root, number, route)
         yield from _shadowed(root, number, (snapshot.routes or ())[:number], route)
+    yield from _empty_shares(root, snapshot)
     for provider in snapshot.providers:
         if isinstance(provider.breaker, BreakerSettings):
             yield from _short_window(root, provider.name, provider.breaker)
+
+
+def _empty_shares(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
+    """A limit of fewer units than there are instances leaves this one nothing: every call waits, and is refused."""
+    for path, limit in _limits(snapshot):
+        if 0 < limit < snapshot.fleet.size and snapshot.fleet.index is None:
+            found = deepest(root, path)
+            message = (
+                f"leaves no instance a place: {limit} among {snapshot.fleet.size} instances is less than one each; "
+                "raise it, or tell each instance its SPONSON_INSTANCE_INDEX"
+            )
+            yield problem_at(found.node.place, found.path, message)
+
+
+def _limits(snapshot: PolicySnapshot) -> Iterator[tuple[Path, int]]:
+    if snapshot.concurrency is not None:
+        yield ("limits", "concurrency"), snapshot.concurrency
+    for provider in snapshot.providers:
+        here: Path = ("providers", provider.name)
+        if provider.concurrency is not None:
+            yield (*here, "limits", "concurrency"), provider.concurrency
+        for model, limit in provider.models:
+            if limit is not None:
+                yield (*here, "models", model, "limits", "concurrency"), limit
+        for number, key in enumerate(provider.keys):
+            if key.concurrency is not None:
+                yield (*here, "keys", number, "concurrency"), key.concurrency
 
 
 def _dead_patterns(root: Node, number: int, route: RouteSnapshot) -> Iterator[Problem]:

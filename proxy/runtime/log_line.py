@@ -20,6 +20,10 @@ _SUCCESSES: Final = frozenset({OutcomeKind.OK, OutcomeKind.ANSWERED})
 _LOW_64: Final = (1 << 64) - 1
 
 
+DIGEST_CHARACTERS = 12
+PARKED_CURE = "the provider rejects it; put another secret into its file, or restart with another variable"
+
+
 class RequestLog:
     """Writes to the loggers `sponson.request` and `sponson.process`.
 
@@ -127,14 +131,24 @@ def _told(event: ProcessEvent) -> tuple[int, str, dict[str, Any]]:
                     "provider": event.provider,
                     "key_id": event.key_id,
                     "seconds": seconds,
+                    "cure": PARKED_CURE if event.state == "parked" else None,
                 },
             )
         case PolicyLoaded():
-            took = round(event.seconds * 1000, 1)
-            found = {"revision": event.revision, "digest": event.digest, "took_ms": took}
-            return logging.INFO, "policy loaded", found
+            return logging.WARNING if event.warnings else logging.INFO, "policy loaded", _loaded(event)
         case PolicyRejected():
-            found = {"digest": event.digest, "problems": list(event.problems)}
+            found = {"digest": event.digest[:DIGEST_CHARACTERS], "problems": list(event.problems)}
             return logging.ERROR, "policy rejected; the last good one stays", found
         case _:
             assert_never(event)
+
+
+def _loaded(event: PolicyLoaded) -> dict[str, Any]:
+    return {
+        "revision": event.revision,
+        "providers": event.providers,
+        "routes": event.routes,
+        "digest": event.digest[:DIGEST_CHARACTERS],
+        "took_ms": round(event.seconds * 1000, 1),
+        "warnings": list(event.warnings) or None,
+    }

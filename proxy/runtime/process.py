@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import random
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
@@ -114,9 +115,9 @@ class Process:
     async def start(self) -> None:
         """Loads the policy and binds the listeners. Raises what makes a start impossible."""
         await self.keeper.first()
-        data, admin = parse_address(self.settings.listen), parse_address(self.settings.admin)
-        await self.admin.listen(bind(admin))
-        await self.server.listen(bind(data))
+        data = _bound("--listen", self.settings.listen)
+        await self.admin.listen(_bound("--admin", self.settings.admin))
+        await self.server.listen(data)
         self.telemetry.watch(self._gauges)
         self.telemetry.start()
         self._background = [
@@ -146,6 +147,7 @@ class Process:
         for task in (ending, *self._background):
             task.cancel()
         if signals.kill.is_set():
+            _log.warning("a second signal: ending at once, with %d requests under way", self.server.in_flight)
             return KILLED
         self._counted.flush()
         flushing = start_task(self.telemetry.shutdown(FLUSH_SECONDS), name="flush")
@@ -159,6 +161,7 @@ class Process:
         for _, pool, _ in self.kept.all(Pool):
             await pool.close()
         self.phase = Phase.EXITED
+        _log.info("stopped")
         return 0
 
     def _current(self) -> Runtime:
@@ -245,6 +248,13 @@ async def run(
     await signals.stop.wait()
     _log.info("draining")
     return await process.stop(signals)
+
+
+def _bound(flag: str, text: str) -> list[socket.socket]:
+    try:
+        return bind(parse_address(text))
+    except CannotListen as error:
+        raise CannotListen(f"{flag}: {error}") from error
 
 
 async def _started(process: Process, signals: Signals) -> bool:

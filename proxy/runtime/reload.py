@@ -167,6 +167,8 @@ class PolicyKeeper:
         await asyncio.to_thread(self._secrets.read, self._live_snapshot)
         if self._secrets.digest(self._live_snapshot) != self._secret_digest:
             return data
+        if self.state.problems:
+            _log.info("what is written is again the policy in force, revision %d", self.state.revision)
         self.state.problems = ()
         return None
 
@@ -195,7 +197,17 @@ class PolicyKeeper:
         state.problems = ()
         state.warnings = candidate.snapshot.warnings
         seconds = state.loaded_at - began
-        self._observer.happened(PolicyLoaded(revision=state.revision, digest=candidate.digest, seconds=seconds))
+        snapshot = candidate.snapshot
+        self._observer.happened(
+            PolicyLoaded(
+                revision=state.revision,
+                digest=candidate.digest,
+                seconds=seconds,
+                providers=len(snapshot.providers),
+                routes=len(snapshot.routes or ()),
+                warnings=snapshot.warnings,
+            )
+        )
 
     def _reject(self, digest: str, problems: tuple[str, ...]) -> None:
         """Shows why what is written was not taken; the same again is no news. `digest` is "" for what is unreadable."""

@@ -15,6 +15,7 @@ from proxy.outcome import Outcome, Reason, refused
 from proxy.plan import RoutePlan
 from proxy.request import BodyProblem, BodyTooLarge, Upload
 
+MOST_SHOWN = 100
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 DEFAULT_DIALECT = dialect_named("openai")
 
@@ -139,7 +140,11 @@ def _repeatable(exchange: Exchange, plan: RoutePlan, understood: bool) -> bool:
 
 
 def _no_route(exchange: Exchange) -> Outcome:
-    return refused(Reason.NO_ROUTE, detail="no route of the policy matches this path, model and headers")
+    request = exchange.request
+    asked = f"{request.method} {request.path[:MOST_SHOWN]}" + (
+        f", model {exchange.model[:MOST_SHOWN]}" if exchange.model else ""
+    )
+    return refused(Reason.NO_ROUTE, detail=f"no route of the policy matches {asked}, with its headers")
 
 
 def _too_large(limit: int) -> Outcome:

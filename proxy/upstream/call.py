@@ -139,14 +139,15 @@ class Call:
         """Returns the outcome of a failed dial: nothing was sent."""
         if self.late or self.clock.now() >= self.exchange.deadline_at:
             kind = OutcomeKind.TOTAL_TIMEOUT
-        return Outcome(kind, detail=f"{type(error).__name__} while connecting to {self._pool.address}")
+        return Outcome(kind, detail=f"{_why(error)} while connecting to {self._pool.address}")
 
     def no_head(self, kind: OutcomeKind, error: BaseException) -> Outcome:
         """Returns the outcome of a connection that ended before the head: the request may have been executed."""
         if (problem := self._upload_problem()) is not None:
             return problem
         kind = self.watch.expired or kind
-        return Outcome(kind, maybe_executed=True, detail=f"{type(error).__name__} before the head")
+        what = "no head within the limit" if self.watch.expired else f"{_why(error)} before the head"
+        return Outcome(kind, maybe_executed=True, detail=what)
 
     def broken(self, kind: OutcomeKind, error: BaseException) -> Outcome:
         """Returns the outcome of an answer that ended before its end, and shows the break to the caller."""
@@ -162,7 +163,7 @@ class Call:
             status=self.attempt.status,
             committed=committed,
             maybe_executed=not committed,
-            detail=f"{type(error).__name__} in the body",
+            detail="the limit passed in the body" if self.watch.expired else f"{_why(error)} in the body",
         )
 
     def close(self) -> None:
@@ -214,6 +215,16 @@ class Call:
             self.exchange.reply.abort()
         if self.connection is not None:
             self.connection.abort()
+
+
+def _why(error: BaseException) -> str:
+    """Says in plain words why a connection failed: the system's own reason where there is one."""
+    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    if isinstance(cause, TimeoutError):
+        return "time ran out"
+    # A certificate's own message says more than its library's error code.
+    reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+    return str(reason).lower() if reason else type(error).__name__
 
 
 def _framing_is_clear(message: AnswerHead) -> bool:

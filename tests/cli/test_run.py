@@ -41,7 +41,8 @@ def test_a_policy_is_required() -> None:
 @pytest.mark.parametrize("text", ["4000", "localhost", "127.0.0.1:http", "127.0.0.1:70000"])
 def test_a_bad_address_is_refused_with_the_cure(flag: str, text: str) -> None:
     said = refused("--policy", "p.yaml", flag, text)
-    assert f"'{text}' is no address; write HOST:PORT, for example 127.0.0.1:4000" in said
+    assert f"{flag} (SPONSON_{flag[2:].upper()}): '{text}' is no address; write HOST:PORT" in said
+    assert "for example 127.0.0.1:4000" in said
 
 
 @pytest.mark.parametrize("flag", ["--linger", "--drain"])

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.policy.load import load_policy
+from proxy.policy.source import PolicyBytes
 from tests.policy.samples import GOOD, load, provider
 
 
@@ -51,3 +53,24 @@ def test_a_breaker_that_no_ratio_opens() -> None:
 
 def test_a_policy_without_faults_has_no_warnings() -> None:
     assert load(GOOD).warnings == ()
+
+
+SHARES = """\
+version: 1
+fleet: {size: {static: 40}}
+limits: {concurrency: 39}
+providers:
+  a:
+    base_url: http://x/v1
+    keys: [{id: k, env: K, concurrency: 10}]
+    limits: {concurrency: 16}
+    models: {m: {limits: {concurrency: 3}}}
+"""
+
+
+def test_a_limit_of_less_than_one_place_an_instance_is_warned_of_where_it_stands() -> None:
+    data = PolicyBytes(files=(("p.yaml", SHARES.encode()),))
+    told = load_policy(data).warnings
+    assert [line.split(":")[1] for line in told] == ["3", "7", "8", "9"]
+    assert all("SPONSON_INSTANCE_INDEX" in line for line in told)
+    assert load_policy(data, instance_index=0).warnings == ()

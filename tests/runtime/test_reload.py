@@ -33,7 +33,9 @@ def test_the_first_policy_goes_live_as_revision_one(desk: Desk) -> None:
     assert desk.limits == [1]
     assert (state.revision, state.problems, state.rejected) == (1, (), 0)
     assert state.digest == state.seen_digest != ""
-    assert desk.observer.events == [PolicyLoaded(revision=1, digest=state.digest, seconds=0.0)]
+    assert desk.observer.events == [
+        PolicyLoaded(revision=1, digest=state.digest, seconds=0.0, providers=1, routes=0, warnings=state.warnings)
+    ]
 
 
 @pytest.mark.parametrize("content", ["", "version: 2\n", BAD, "a: [", "\x00"])

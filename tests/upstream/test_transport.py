@@ -126,7 +126,7 @@ async def test_a_certificate_that_is_not_trusted_is_unreachable_at_once() -> Non
         rig = Rig(peer)
         outcome, attempt = await rig.call()
         assert (outcome.kind, attempt.redials) == (OutcomeKind.UNREACHABLE, 0)
-        assert "Certificate" in outcome.detail
+        assert "issuer certificate" in outcome.detail
         await rig.pool.close()
 
 
