@@ -112,6 +112,13 @@ class Connection(RequestHandler):
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
+    def _process_keepalive(self) -> None:
+        """Ends a connection that asks for nothing any more, and waits for none that does not take its answer."""
+        transport = self.transport
+        super()._process_keepalive()
+        if self._force_close and transport is not None:
+            transport.abort()
+
     @property
     def ends(self) -> bool:
         """True when this connection takes no further request."""
