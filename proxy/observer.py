@@ -126,18 +126,6 @@ class Observer(Protocol):
         ...
 
 
-class SilentObserver:
-    """Observes nothing."""
-
-    __slots__ = ()
-
-    def ended(self, exchange: Exchange) -> None:
-        """Ignores it."""
-
-    def happened(self, event: ProcessEvent) -> None:
-        """Ignores it."""
-
-
 class Observers:
     """Several observers as one."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.observer import KeyChanged, Observers, SilentObserver
+from proxy.observer import KeyChanged, Observers
 from tests.fakes import make_exchange
 from tests.scripted import ManualObserver
 
@@ -11,7 +11,7 @@ EVENT = KeyChanged(provider="alpha", key_id="a1", state="resting", seconds=3.0)
 
 def test_every_member_is_told_of_everything() -> None:
     one, other = ManualObserver(), ManualObserver()
-    together = Observers([one, SilentObserver(), other])
+    together = Observers([one, other])
     exchange = make_exchange()
     together.ended(exchange)
     together.happened(EVENT)
