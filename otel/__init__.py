@@ -4,6 +4,7 @@
     instruments.py   the table of instruments, and the series that are counted in it
     verdicts.py      what counts as an error of a span and of a metric
     metrics.py       the observer that counts
+    moments.py       the observer that makes breaker, key and policy events visible as spans
     spans.py         the observer that builds spans of sampled requests, once they have ended
     prometheus.py    the table as text for /metrics
     push.py          the table as OTLP, from a thread of its own

@@ -57,6 +57,8 @@ LIMIT: Final = "sponson.limit"
 STATE: Final = "sponson.state"
 RESULT: Final = "sponson.result"
 WHY: Final = "sponson.why"
+REVISION: Final = "sponson.policy.revision"
+PROBLEMS: Final = "sponson.policy.problems"
 
 EVENT_WAITED: Final = "sponson.waited"
 EVENT_REFUSED: Final = "sponson.refused"

@@ -78,7 +78,7 @@ class Telemetry:
             self._undo.enter_context(RareWarnings())
             resource = _resource(environment)
             if environment.traces:
-                observers.append(self._build_spans(environment, resource))
+                observers += self._build_spans(environment, resource, wall_ns)
             if environment.metrics:
                 self._push = self._build_push(environment, resource, wall_ns)
         self.observer: Observer = observers[0] if len(observers) == 1 else Observers(observers)
@@ -110,9 +110,10 @@ class Telemetry:
         if not self._ending:
             self._undo.close()
 
-    def _build_spans(self, environment: Environment, resource: Resource) -> Observer:
+    def _build_spans(self, environment: Environment, resource: Resource, wall_ns: Callable[[], int]) -> list[Observer]:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from otel.moments import Moments
         from otel.spans import Spans
 
         processors = [
@@ -120,7 +121,10 @@ class Telemetry:
             for name in environment.traces
         ]
         self._closers += [processor.shutdown for processor in processors]
-        return Spans(processors, resource=resource, version=_version())
+        observers: list[Observer] = [Spans(processors, resource=resource, version=_version())]
+        if environment.sampler.ratio > 0:
+            observers.append(Moments(processors, resource=resource, wall_ns=wall_ns, version=_version()))
+        return observers
 
     def _build_push(self, environment: Environment, resource: Resource, wall_ns: Callable[[], int]) -> MetricsPush:
         from otel.push import MetricsPush, Translation
