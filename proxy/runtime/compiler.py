@@ -15,7 +15,7 @@ from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes
 
 LIMIT_SECONDS = 60.0
-CHILD = (sys.executable, "-P", "-m", "proxy.policy.compile")
+CHILD = (sys.executable, "-P", "-c", "import gc; gc.disable(); from proxy.policy.compile import main; main()")
 
 _log = logging.getLogger("sponson.policy")
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
-from proxy.clock import Clock, SystemClock
+from proxy.clock import Clock, SystemClock, Timer
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
 from proxy.downstream.admin import AdminServer, AdminSources
@@ -44,6 +44,8 @@ TICK_SECONDS = 0.05
 BEAT_LIMIT_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
 GC_THRESHOLD = 20_000
+SETTLE_SECONDS = 0.5
+"""After this the collector looks at what the start has left, once, and then never again."""
 
 _log = logging.getLogger("sponson")
 
@@ -111,6 +113,7 @@ class Process:
         self._beat = clock.now()
         self._background: list[asyncio.Task[Any]] = []
         self._closing: list[asyncio.Task[None]] = []
+        self._settling: Timer | None = None
 
     async def start(self) -> None:
         """Loads the policy and binds the listeners. Raises what makes a start impossible."""
@@ -125,9 +128,9 @@ class Process:
             start_task(self._tick(), name="ticker"),
         ]
         self.phase = Phase.READY
-        gc.collect()
-        gc.freeze()
+        gc.enable()
         gc.set_threshold(GC_THRESHOLD)
+        self._settling = self.clock.call_at(self.clock.now() + SETTLE_SECONDS, _settle_memory)
 
     async def stop(self, signals: Signals) -> int:
         """Drains, flushes and closes; a second signal cuts it short. Returns the exit code."""
@@ -248,6 +251,11 @@ async def run(
     await signals.stop.wait()
     _log.info("draining")
     return await process.stop(signals)
+
+
+def _settle_memory() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def _bound(flag: str, text: str) -> list[socket.socket]:
