@@ -193,7 +193,7 @@ async def test_latency_and_slow_faults_add_up() -> None:
 
 
 async def test_the_queue_is_first_in_first_out_and_bounded() -> None:
-    settings = SimulatorSettings(concurrency=1, queue=2, queue_full_status=429, latency=Latency(low=0.05))
+    settings = SimulatorSettings(concurrency=1, queue=2, queue_full_status=429, latency=Latency(low=0.5))
     async with ProviderSimulator(settings) as sim:
         done: list[int] = []
 
