@@ -53,7 +53,6 @@ class RoutePlan:
     prefix: str = ""
     total: float
     body_max: int
-    body_replay: int
     repeatable: bool | None
     needs_document: bool
 

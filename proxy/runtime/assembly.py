@@ -149,7 +149,6 @@ class _RouteMaker:
             prefix=prefix,
             total=route.total_seconds,
             body_max=route.body_max,
-            body_replay=route.body_replay,
             repeatable=route.repeatable,
             needs_document=_needs_document(route.tiers) or matcher.needs_model,
         )

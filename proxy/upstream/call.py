@@ -150,7 +150,7 @@ class Call:
         return Outcome(kind, maybe_executed=True, detail=what)
 
     def broken(self, kind: OutcomeKind, error: BaseException) -> Outcome:
-        """Returns the outcome of an answer that ended before its end, and shows the break to the caller."""
+        """Returns the outcome of an answer that ended before its end; the relay has shown the break to the caller."""
         if self.stalled:
             return Outcome(OutcomeKind.CLIENT_LEFT, committed=True, detail="the client stopped reading")
         committed = self.exchange.reply.started

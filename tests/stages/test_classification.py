@@ -35,7 +35,6 @@ def route(
         call=terminal,
         total=total,
         body_max=body_max,
-        body_replay=100,
         repeatable=repeatable,
         needs_document=needs_document,
     )

@@ -164,7 +164,6 @@ def make_plan(call: CallNext, *, name: str = "chat", body_max: int = 1 << 20) ->
         call=call,
         total=600.0,
         body_max=body_max,
-        body_replay=1 << 20,
         repeatable=None,
         needs_document=False,
     )
