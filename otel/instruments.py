@@ -213,6 +213,13 @@ _COUNTED: Final = (
         "Refused here, no provider asked.",
         (a.ROUTE, a.PROVIDER, a.REASON),
     ),
+    Instrument(
+        a.OBSERVED,
+        Kind.COUNTER,
+        "{call}",
+        "Let go by mode: observe; enforced, they would have waited or been refused.",
+        (a.ROUTE, a.PROVIDER, a.REASON),
+    ),
     Instrument(a.QUEUE_WAIT, Kind.HISTOGRAM, "s", "Waits of those that had to wait.", _WAIT, WAIT_BUCKETS),
     Instrument(a.RETRIES, Kind.COUNTER, "{call}", "Calls sent again.", (a.PROVIDER, a.OUTCOME, a.OTHER_KEY)),
     Instrument(a.FALLBACKS, Kind.COUNTER, "{fallback}", "Next tiers asked.", _FALLBACK),

@@ -17,6 +17,7 @@ from proxy.observer import (
     BreakerChanged,
     FellBack,
     KeyChanged,
+    Observed,
     PolicyLoaded,
     PolicyRejected,
     ProcessEvent,
@@ -131,6 +132,8 @@ class Metrics:
                 case Refused():
                     untold = untold and event.reason is not facts.reason
                     number(a.REFUSALS).at(facts.route, event.provider, event.reason).value += 1
+                case Observed():
+                    number(a.OBSERVED).at(facts.route, event.provider, event.would).value += 1
                 case Retried():
                     other_key = "true" if event.other_key else "false"
                     number(a.RETRIES).at(event.provider, event.after, other_key).value += 1

@@ -18,7 +18,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from otel import attributes as a
 from otel.verdicts import attempt_error, request_error
-from proxy.observer import ExchangeEvent, FellBack, ProcessEvent, Refused, Retried, Waited
+from proxy.observer import ExchangeEvent, FellBack, Observed, ProcessEvent, Refused, Retried, Waited
 
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts
@@ -203,6 +203,13 @@ def _told(event: ExchangeEvent) -> tuple[str, dict[str, Value]]:
                 a.REASON: str(event.reason),
             }
             return a.EVENT_REFUSED, refused
+        case Observed():
+            observed: dict[str, Value] = {
+                a.PROVIDER: event.provider,
+                a.TIER: event.tier,
+                a.REASON: str(event.would),
+            }
+            return a.EVENT_OBSERVED, observed
         case Retried():
             return a.EVENT_RETRIED, {
                 a.PROVIDER: event.provider,

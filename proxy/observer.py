@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -33,6 +34,30 @@ class Refused:
     reason: Reason
 
 
+class Would(StrEnum):
+    """What enforcing would have done to a call that `mode: observe` let go: the closed set of metrics and `/status`.
+
+    How long a wait would have been is an estimate: the calls above a limit stand for the queue before it.
+    """
+
+    WAIT = "would_wait"
+    """It would have waited for a permit, and got one in time."""
+    QUEUE_FULL = "would_queue_full"
+    QUEUE_TIMEOUT = "would_queue_timeout"
+    BREAKER_OPEN = "would_breaker_open"
+
+    __hash__ = str.__hash__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """`mode: observe` let a call go that would have waited or been refused."""
+
+    provider: str
+    tier: int
+    would: Would
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
     """Another attempt of the same tier follows after `delay` seconds; `other_key` when only the key changes."""
@@ -54,7 +79,7 @@ class FellBack:
     reason: Reason | None
 
 
-ExchangeEvent = Waited | Refused | Retried | FellBack
+ExchangeEvent = Waited | Refused | Observed | Retried | FellBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from proxy.observer import BreakerChanged, KeyChanged, PolicyLoaded, PolicyRejected, ProcessEvent
+from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent
 from proxy.outcome import BLAME, Blame, OutcomeKind
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
         "tier": facts.tier or None,
         "key_id": last.key_id if last else None,
         "attempts": len(facts.attempts),
+        "would": _would(facts) if facts.events else None,
         "queued_ms": round(facts.queued_seconds * 1000, 1),
         "first_byte_ms": _milliseconds(facts, facts.first_byte_at),
         "total_ms": _milliseconds(facts, facts.ended_at),
@@ -100,6 +101,11 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
         "trace_id": f"{trace.trace_id:032x}" if trace else None,
         "span_id": f"{trace.span_id:016x}" if trace else None,
     }
+
+
+def _would(facts: Facts) -> list[str] | None:
+    """Returns what enforcing would have done, each thing once."""
+    return list(dict.fromkeys(str(e.would) for _, e in facts.events if isinstance(e, Observed))) or None
 
 
 def _milliseconds(facts: Facts, at: float) -> float | None:

@@ -14,11 +14,13 @@ from proxy.observer import (
     BreakerChanged,
     FellBack,
     KeyChanged,
+    Observed,
     PolicyLoaded,
     PolicyRejected,
     Refused,
     Retried,
     Waited,
+    Would,
 )
 from proxy.outcome import OutcomeKind, Reason
 from tests.otel.ended import ARRIVED_AT, an_attempt, an_exchange
@@ -145,6 +147,22 @@ def test_events_of_a_request(metrics: Metrics) -> None:
         (("beta", "upstream_error", "false"), 1),
         (("beta", "rate_limited", "true"), 1),
     ]
+
+
+def test_what_would_have_been_held_back_counts_by_its_kind(metrics: Metrics) -> None:
+    events = [
+        (ARRIVED_AT, Observed(provider="alpha", tier=1, would=Would.BREAKER_OPEN)),
+        (ARRIVED_AT, Observed(provider="alpha", tier=1, would=Would.WAIT)),
+        (ARRIVED_AT, Observed(provider="beta", tier=2, would=Would.WAIT)),
+    ]
+    for _ in range(2):
+        metrics.ended(an_exchange(an_attempt(), events=events))
+    assert found(metrics, a.OBSERVED) == [
+        (("chat", "alpha", "would_breaker_open"), 2),
+        (("chat", "alpha", "would_wait"), 2),
+        (("chat", "beta", "would_wait"), 2),
+    ]
+    assert found(metrics, a.REFUSALS) == []
 
 
 def test_a_refusal_counts_once_whether_or_not_a_tier_told_it(metrics: Metrics) -> None:

@@ -11,7 +11,7 @@ from opentelemetry.trace.status import StatusCode
 
 from otel.spans import Spans
 from proxy.exchange import Exchange
-from proxy.observer import FellBack, PolicyLoaded, Refused, Retried, Waited
+from proxy.observer import FellBack, Observed, PolicyLoaded, Refused, Retried, Waited, Would
 from proxy.outcome import OutcomeKind, Reason
 from tests.otel.ended import ARRIVED_AT, ARRIVED_NS, TRACE_ID, a_trace, an_attempt, an_exchange
 
@@ -158,6 +158,7 @@ def test_events_stand_on_the_server_span_at_their_times() -> None:
             ARRIVED_AT + 0.08,
             Retried(provider="beta", tier=2, after=OutcomeKind.UPSTREAM_ERROR, delay=0.5, other_key=False),
         ),
+        (ARRIVED_AT + 0.09, Observed(provider="beta", tier=2, would=Would.QUEUE_FULL)),
     ]
     server, _ = spans_of(an_exchange(an_attempt(), events=events))
     assert [event.name for event in server.events] == [
@@ -165,6 +166,7 @@ def test_events_stand_on_the_server_span_at_their_times() -> None:
         "sponson.refused",
         "sponson.fell_back",
         "sponson.retried",
+        "sponson.observed",
     ]
     assert server.events[0].timestamp == pytest.approx(ARRIVED_NS + 50_000_000, abs=1000)
     assert dict(server.events[1].attributes or {}) == {
@@ -174,6 +176,11 @@ def test_events_stand_on_the_server_span_at_their_times() -> None:
     }
     assert "sponson.reason" not in (server.events[2].attributes or {})
     assert (server.events[3].attributes or {})["sponson.seconds"] == 0.5
+    assert dict(server.events[4].attributes or {}) == {
+        "sponson.provider": "beta",
+        "sponson.tier": 2,
+        "sponson.reason": "would_queue_full",
+    }
 
 
 def test_nothing_is_built_for_what_is_not_sampled() -> None:

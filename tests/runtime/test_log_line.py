@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.observer import BreakerChanged, KeyChanged, PolicyLoaded, PolicyRejected, ProcessEvent
+from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent, Would
 from proxy.outcome import OutcomeKind, Reason
 from proxy.runtime.log_line import RequestLog, chosen, level_of
-from tests.otel.ended import TRACE_ID, a_trace, an_attempt, an_exchange
+from tests.otel.ended import ARRIVED_AT, TRACE_ID, a_trace, an_attempt, an_exchange
 
 K = OutcomeKind
 
@@ -42,6 +42,7 @@ def test_a_good_request(caplog: pytest.LogCaptureFixture) -> None:
         "tier": 1,
         "key_id": "a1",
         "attempts": 1,
+        "would": None,
         "queued_ms": 42.1,
         "first_byte_ms": 350.0,
         "total_ms": 625.0,
@@ -72,6 +73,13 @@ def test_the_last_attempt_is_the_one_that_is_named(caplog: pytest.LogCaptureFixt
     RequestLog().ended(an_exchange(an_attempt(), last, provider="", kind=K.UPSTREAM_ERROR, status=503))
     found = fields(caplog)
     assert (found["provider"], found["model"], found["key_id"]) == ("beta", "beta-chat", "b1")
+
+
+def test_what_would_have_been_done_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    woulds = (Would.BREAKER_OPEN, Would.WAIT, Would.WAIT)
+    events = [(ARRIVED_AT, Observed(provider="alpha", tier=1, would=would)) for would in woulds]
+    RequestLog().ended(an_exchange(an_attempt(), events=events))
+    assert fields(caplog)["would"] == ["would_breaker_open", "would_wait"]
 
 
 @pytest.mark.parametrize(
