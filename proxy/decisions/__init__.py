@@ -5,14 +5,17 @@
 | classification | request facts → route |
 | deadline | phase limits; what is left |
 | fallback | which tier next, given the outcome |
+| pace | the `answer` limit that follows a target's 95th percentile |
 | retry | again or not, after how long; the retry budget |
 | breaker | closed / open / half-open |
 | verdict, ticket, cooldown | what an end says of a target; one call's leave; how long open lasts |
+| probes, ramp | the leases of half-open; the ceiling under which a target comes back |
 | admission | who waits, who goes next, who is refused: permits and keys taken together |
 | queues, places | where calls wait, and the counted limits that bind them |
 | shares | apportionment of fleet-wide limits |
 | keys | weighted choice, rest after 429, parking after 401 |
 | joining | which path a provider is asked for |
+| bodies | how much of request bodies is kept in memory |
 | window | rolling counts |
 
 Settings classes stand next to the code that uses them and hold the policy's defaults, once.

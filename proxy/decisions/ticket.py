@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Protocol
 
 from proxy.decisions.verdict import Verdict
@@ -28,9 +29,21 @@ class Ticket:
     """One call's leave to go; a probe when the breaker is half-open. Ends once; later ends change nothing.
 
     `started_at` is 0.0 until the call uses the network. `slow_entry` is the window's entry that counts it as slow.
+    `slow_after` is after how many seconds an answer in one piece that its caller gives up was slow; whoever ends the
+    ticket that way says it.
     """
 
-    __slots__ = ("_issuer", "content", "ended", "generation", "probe", "slow_entry", "started_at", "stream")
+    __slots__ = (
+        "_issuer",
+        "content",
+        "ended",
+        "generation",
+        "probe",
+        "slow_after",
+        "slow_entry",
+        "started_at",
+        "stream",
+    )
 
     def __init__(self, issuer: Issuer, generation: int, *, probe: bool, stream: bool) -> None:
         self._issuer = issuer
@@ -40,6 +53,7 @@ class Ticket:
         self.started_at = 0.0
         self.content = False
         self.ended = False
+        self.slow_after = inf
         self.slow_entry: Entry | None = None
 
     def __repr__(self) -> str:

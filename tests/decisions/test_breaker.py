@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.decisions.breaker import LONGEST_EXTENSION_SECONDS, Breaker, BreakerChange, BreakerSettings
+from proxy.decisions.breaker import Breaker, BreakerChange, BreakerSettings
+from proxy.decisions.cooldown import LONGEST_EXTENSION_SECONDS
 from proxy.decisions.verdict import Verdict
 from proxy.outcome import Outcome
 from tests.decisions.target import (

@@ -17,7 +17,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from proxy.decisions.breaker import LONGEST_EXTENSION_SECONDS, Breaker, BreakerChange, BreakerSettings, BreakerState
+from proxy.decisions.breaker import Breaker, BreakerChange, BreakerSettings, BreakerState
+from proxy.decisions.cooldown import LONGEST_EXTENSION_SECONDS
 from proxy.decisions.ticket import Ticket
 from proxy.decisions.verdict import Verdict
 

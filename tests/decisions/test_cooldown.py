@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.decisions.cooldown import Cooldown
+from proxy.decisions.cooldown import LONGEST_EXTENSION_SECONDS, Cooldown
 
 FIRST = st.floats(0.01, 100)
 JITTER = st.floats(0, 1)
@@ -72,3 +72,21 @@ def test_health_before_the_first_opening_changes_nothing() -> None:
     cooldown.healthy(1e9)
     assert cooldown.longer(30.0, 60.0) == 30.0
     assert repr(cooldown) == "<Cooldown last 30.0 s, n 1>"
+
+
+def test_what_was_told_makes_it_longer_and_the_time_to_forget_it_too() -> None:
+    cooldown = steady()
+    assert cooldown.longer(10.0, 40.0, told=5.0) == 10.0
+    assert cooldown.longer(10.0, 40.0, told=100.0) == 100.0
+    cooldown.healthy(199.0)
+    assert cooldown.longer(10.0, 40.0) == 40.0
+    assert cooldown.same(10.0, 40.0, told=1e9) == LONGEST_EXTENSION_SECONDS
+
+
+def test_a_reload_that_moves_the_cap_leaves_no_n_above_it() -> None:
+    cooldown = steady()
+    for _ in range(6):
+        cooldown.longer(1.0, 60.0)
+    assert cooldown.longer(30.0, 60.0) == 60.0
+    cooldown.healthy(120.0)
+    assert cooldown.longer(30.0, 60.0) == 30.0
