@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from proxy.clock import Clock
     from proxy.runtime.process import Telemetry
 
-CANNOT_START = 2
+MOST_FILES = 1 << 16
+FEWEST_FILES = 64
+"""Files that a proxy with a handful of calls has open."""
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
@@ -121,38 +126,56 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 )
 @_later
 def command(**flags: Any) -> None:
-    """Run the proxy until SIGTERM. Exit codes: 0 done, 2 could not start."""
+    """Run the proxy until SIGTERM. Exit codes: 0 done, 2 could not start, 143 cut short by a second signal."""
     try:
         settings, index = _settings(flags), instance_index(os.environ)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    _allow_files()
     compiler = PolicyCompiler(instance_index=index, environ=settings.environ)
     # The child imports what it needs while this process does the same.
     compiler.warm_up()
     import uvloop
 
     from otel.setup import build_telemetry
-    from proxy.runtime.process import run
+    from proxy.runtime.run import run
 
     def telemetry(clock: Clock) -> Telemetry:
         return build_telemetry(settings.environ, wall_ns=clock.wall_ns)
 
     async def to_the_end() -> None:
         code = await run(settings, compiler, telemetry)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):  # nobody reads it
+            sys.stderr.flush()
         # Threads that hang, in a dead collector or on a child, must not hold the exit.
         os._exit(code)
 
     uvloop.run(to_the_end())
 
 
+def _allow_files() -> None:
+    """Takes all the files (sockets are files) that it may open; too few to start at all is a usage error."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    if soft != resource.RLIM_INFINITY and soft < FEWEST_FILES:
+        raise click.UsageError(
+            f"only {soft} files may be open (ulimit -n); allow at least {FEWEST_FILES}, and two more for every call"
+        )
+
+
 def _settings(flags: dict[str, Any]) -> ProcessSettings:
+    addresses = {}
     for flag in ("listen", "admin"):
         try:
-            parse_address(flags[flag])
+            addresses[flag] = parse_address(flags[flag])
         except ValueError as error:
             raise ValueError(f"--{flag} (SPONSON_{flag.upper()}): {error}") from error
+    if addresses["listen"] == addresses["admin"] and addresses["admin"].port:
+        raise ValueError(f"--listen and --admin are both {addresses['admin']}; give each a port of its own")
     return ProcessSettings(
         policy=flags["policy"],
         listen=flags["listen"],

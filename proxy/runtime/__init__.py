@@ -12,6 +12,7 @@
 | status | `/status`, `/policy` and gauges, read from the cores |
 | lifecycle | starting → ready → draining → exited |
 | process | everything that one `sponson run` is made of |
+| run | one `sponson run`, from the first signal handler to the exit code |
 | batching | counting many requests at a time |
 | log_line, log_format | one structured line a request |
 """

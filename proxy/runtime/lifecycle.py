@@ -71,21 +71,30 @@ async def drain(server: Drained, *, linger: float, limit: float, clock: Clock) -
     """Ends the service gracefully within `limit` seconds.
 
     Keeps accepting until nothing is in flight and nothing new came for `linger` seconds; then refuses; at the end of
-    the limit what still runs is shown a break.
+    the limit what still runs is shown a break. With a linger of 0 it stops accepting first.
     """
     began = clock.now()
     server.draining = True
     last = began + limit - min(LAST_SECONDS, limit * LAST_PART)
-    if linger <= 0:
+    if linger <= 0 < limit:
+        # What was sent before the signal may still stand unread in a socket: it is taken in first.
+        await clock.sleep(STEP_SECONDS)
         server.stop_listening()
     while clock.now() < last:
         quiet_since = max(began, server.last_arrival)
         if not server.busy and clock.now() >= quiet_since + linger:
             break
         await clock.sleep(STEP_SECONDS)
+    await _refuse(server, until=began + limit, clock=clock)
+
+
+async def _refuse(server: Drained, *, until: float, clock: Clock) -> None:
+    """Refuses what comes, shows what still runs a break, and waits for that."""
     server.refusing = True
-    server.stop_listening()
     if server.busy:
         server.cancel_all(CancelCause.DRAIN)
-        while server.busy and clock.now() < began + limit:
-            await clock.sleep(STEP_SECONDS)
+    # Who calls at this very moment is told, not cut off.
+    await clock.sleep(STEP_SECONDS)
+    server.stop_listening()
+    while server.busy and clock.now() < until:
+        await clock.sleep(STEP_SECONDS)

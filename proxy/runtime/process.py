@@ -1,4 +1,4 @@
-"""Everything that one `sponson run` is made of, from the first signal handler to the exit code."""
+"""Everything that one `sponson run` is made of: how it starts, what it does by the clock, how it ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import logging
 import os
 import random
 import socket
-import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
-from proxy.clock import Clock, SystemClock, Timer
+from proxy.clock import SystemClock, Timer
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
 from proxy.downstream.admin import AdminServer, AdminSources
@@ -21,14 +20,12 @@ from proxy.downstream.listen import CannotListen, bind, parse_address
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
 from proxy.observer import GaugeSource, Observer, Observers, Reading
-from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.batching import BatchedObserver
-from proxy.runtime.compiler import CompilerFailed, PolicyCompiler
+from proxy.runtime.compiler import PolicyCompiler
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
-from proxy.runtime.log_format import log_handler
 from proxy.runtime.log_line import RequestLog
 from proxy.runtime.models import OTHER
 from proxy.runtime.reload import PolicyKeeper
@@ -39,10 +36,12 @@ from proxy.tasks import start_task
 from proxy.trace_context import Sampler
 from proxy.upstream.pool import Pool
 
-CANNOT_START = 2
+FAILED = 1
 TICK_SECONDS = 0.05
 BEAT_LIMIT_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
+FLUSH_PART = 0.2
+"""Of the whole shutdown, when that is short: a drain of a second or two must not go to the flush alone."""
 GC_THRESHOLD = 20_000
 SETTLE_SECONDS = 0.5
 """After this the collector looks at what the start has left, once, and then never again."""
@@ -135,37 +134,32 @@ class Process:
     async def stop(self, signals: Signals) -> int:
         """Drains, flushes and closes; a second signal cuts it short. Returns the exit code."""
         self.phase = Phase.DRAINING
-        settings = self.settings
-        ending = start_task(
-            drain(
-                self.server,
-                linger=settings.linger_seconds,
-                limit=max(settings.drain_seconds - FLUSH_SECONDS, 0.0),
-                clock=self.clock,
-            ),
-            name="drain",
-        )
+        ending = start_task(self._end(), name="end")
         killed = start_task(signals.kill.wait(), name="second signal")
         await asyncio.wait({ending, killed}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (ending, *self._background):
-            task.cancel()
-        if signals.kill.is_set():
+        killed.cancel()
+        if not ending.done():
             _log.warning("a second signal: ending at once, with %d requests under way", self.server.in_flight)
             return KILLED
+        if ending.exception() is not None:
+            return FAILED
+        self.phase = Phase.EXITED
+        _log.info("stopped")
+        return 0
+
+    async def _end(self) -> None:
+        whole = self.settings.drain_seconds
+        flush = min(FLUSH_SECONDS, whole * FLUSH_PART)
+        await drain(self.server, linger=self.settings.linger_seconds, limit=whole - flush, clock=self.clock)
+        for task in self._background:
+            task.cancel()
         self._counted.flush()
-        flushing = start_task(self.telemetry.shutdown(FLUSH_SECONDS), name="flush")
-        await asyncio.wait({flushing, killed}, return_when=asyncio.FIRST_COMPLETED)
-        killed.cancel()
-        if signals.kill.is_set():
-            return KILLED
+        await self.telemetry.shutdown(flush)
         await self.server.close()
         with contextlib.suppress(TimeoutError):
             await self.admin.close()
         for _, pool, _ in self.kept.all(Pool):
             await pool.close()
-        self.phase = Phase.EXITED
-        _log.info("stopped")
-        return 0
 
     def _current(self) -> Runtime:
         assert self._runtime is not None
@@ -230,70 +224,19 @@ class Process:
         return {"phase": self.phase.value, "in_flight": self.server.in_flight, **self.status.status()}
 
 
-async def run(
-    settings: ProcessSettings, compiler: PolicyCompiler, build_telemetry: Callable[[Clock], Telemetry]
-) -> int:
-    """Runs the proxy until it is asked to end; returns the exit code (2: it could not start)."""
-    signals = Signals()
-    signals.install(asyncio.get_running_loop())
-    _set_up_logging(settings.log_format)
-    clock = SystemClock()
-    try:
-        process = Process(settings, compiler, telemetry=build_telemetry(clock), clock=clock)
-        signals.on_hangup = process.keeper.ask
-        if not await _started(process, signals):
-            return 0
-    except PolicyError as error:
-        return _cannot_start(*map(str, error.problems))
-    except (PolicyUnreadable, CompilerFailed, CannotListen, ValueError) as error:
-        return _cannot_start(str(error))
-    _log.info("ready on %s, admin on %s, policy %s", settings.listen, settings.admin, settings.policy)
-    await signals.stop.wait()
-    _log.info("draining")
-    return await process.stop(signals)
-
-
 def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
 
 
 def _bound(flag: str, text: str) -> list[socket.socket]:
+    """Binds and listens: only who listens is told of another who has the port, and uvloop keeps that to itself."""
     try:
-        return bind(parse_address(text))
+        sockets = bind(parse_address(text))
+        for bound in sockets:
+            bound.listen()
     except CannotListen as error:
         raise CannotListen(f"{flag}: {error}") from error
-
-
-async def _started(process: Process, signals: Signals) -> bool:
-    """Starts the process; False when it was asked to end before it was ready. Raises what makes a start impossible."""
-    starting = start_task(_failure(process.start()), name="start")
-    stopped = start_task(signals.stop.wait(), name="signal while starting")
-    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not starting.done():
-        return False
-    if (failure := await starting) is not None:
-        raise failure
-    return True
-
-
-async def _failure(work: Coroutine[Any, Any, None]) -> Exception | None:
-    """Returns the exception that `work` ends with: it is told by whoever waits, not by the task."""
-    try:
-        await work
-    except Exception as error:  # noqa: BLE001 - it is raised again at once
-        return error
-    return None
-
-
-def _cannot_start(*lines: str) -> int:
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
-    return CANNOT_START
-
-
-def _set_up_logging(style: str) -> None:
-    root = logging.getLogger()
-    root.handlers[:] = [log_handler(sys.stderr, style=style)]
-    root.setLevel(logging.INFO)
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    except OSError as error:
+        raise CannotListen(f"{flag}: cannot listen on {text}: {error.strerror}; choose another port") from error
+    return sockets

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from proxy.exchange import CancelCause
-from proxy.runtime.lifecycle import Signals, drain
+from proxy.runtime.lifecycle import STEP_SECONDS, Signals, drain
 from tests.fakes import FakeClock, settle
 
 
@@ -116,10 +116,28 @@ async def test_a_caller_that_never_stops_calling_cannot_keep_it_alive() -> None:
     assert ending.clock.now() == pytest.approx(1020.0)
 
 
-async def test_without_linger_it_stops_listening_at_once_and_ends_with_the_last_call() -> None:
-    ending = Ending(linger=0.0, busy=1)
+async def test_without_linger_it_takes_in_what_was_sent_before_it_stops_listening() -> None:
+    ending = Ending(linger=0.0)
     await settle()
-    assert ending.server.stopped == [1000.0]
+    assert ending.server.stopped == []
+    ending.server.busy = 1
+    await ending.seconds(1.0)
+    assert ending.server.stopped
+    assert not ending.server.refusing
+
+
+async def test_who_calls_at_the_last_moment_is_refused_before_nobody_listens() -> None:
+    ending = Ending(limit=10.0, busy=1)
+    await ending.seconds(8.1)
+    assert ending.server.refusing
+    ((broken, _),) = ending.server.cancelled
+    assert ending.server.stopped == [pytest.approx(broken + STEP_SECONDS)]
+
+
+async def test_without_linger_it_stops_listening_and_ends_with_the_last_call() -> None:
+    ending = Ending(linger=0.0, busy=1)
+    await ending.seconds(0.1)
+    assert ending.server.stopped == [pytest.approx(1000.0 + STEP_SECONDS)]
     assert not ending.task.done()
     ending.server.busy = 0
     await ending.seconds(0.1)
@@ -129,8 +147,9 @@ async def test_without_linger_it_stops_listening_at_once_and_ends_with_the_last_
 async def test_a_limit_of_nothing_ends_at_once() -> None:
     ending = Ending(limit=0.0, busy=2)
     await settle()
-    assert ending.task.done()
     assert len(ending.server.cancelled) == 1
+    await ending.seconds(STEP_SECONDS)
+    assert ending.task.done()
 
 
 async def test_a_short_limit_leaves_its_last_fifth_for_the_breaks() -> None:
