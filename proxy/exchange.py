@@ -140,6 +140,14 @@ class Progress(Protocol):
         ...
 
 
+class BodyLedger(Protocol):
+    """Who counts the bytes of bodies that are in memory."""
+
+    def give_back(self, size: int) -> None:
+        """These bytes are not needed any more."""
+        ...
+
+
 class Attempt:
     """One upstream call: what it was to do, and what was measured. Times are monotonic seconds, 0.0 for never."""
 
@@ -207,14 +215,18 @@ class Exchange:
     failing head is worth holding back. `payload` is the body that the current tier sends, None while it still arrives.
     `first_target` is True while the tier is the one that the caller meant: only there may the caller's own credential
     go along. `answered`: a stream's own end was passed on. `attempts_left` in all, of which `attempts_kept` belong to
-    later tiers. `repeatable`: it may be executed twice.
+    later tiers. `repeatable`: it may be executed twice. `replayable`: its body may be sent a second time. `body_bytes`
+    are counted in `bodies`, the process's ledger.
     """
 
     __slots__ = (
-        "answered", "attempt", "attempts_kept", "attempts_left", "cancel_cause", "credential", "deadline_at", "dialect",
-        "document", "facts", "first_target", "later_tiers", "model", "operation", "payload", "plan",
-        "progress", "reply", "replaceable", "repeatable", "request", "tried_keys", "upstream_path",
+        "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause", "credential",
+        "deadline_at", "dialect", "document", "facts", "first_target", "later_tiers", "model", "operation", "payload",
+        "plan", "progress", "replayable", "reply", "replaceable", "repeatable", "request", "tried_keys",
+        "upstream_path",
     )  # fmt: skip
+
+    bodies: BodyLedger
 
     def __init__(self, request: Request, reply: Reply, facts: Facts) -> None:
         self.request, self.reply, self.facts = request, reply, facts
@@ -228,12 +240,25 @@ class Exchange:
         self.deadline_at = float("inf")
         self.cancel_cause: CancelCause | None = None
         self.later_tiers, self.attempts_kept, self.attempts_left = 0, 0, 1
-        self.first_target = self.repeatable = True
+        self.first_target = self.repeatable = self.replayable = True
+        self.body_bytes = 0
         self.replaceable = self.answered = False
         self.tried_keys: set[str] | None = None
         self.credential: Credential | None = None
         self.attempt: Attempt | None = None
         self.progress: Progress | None = None
+
+    @property
+    def resendable(self) -> bool:
+        """Whether the body could be sent once more: it was kept for that, or nothing of it was passed on."""
+        return self.replayable and not self.request.upload_taken
+
+    def forget_body(self) -> None:
+        """Lets the body go: it was sent, and will not be sent again. Its bytes go back to the ledger, once."""
+        self.payload = self.document = self.request.body = None
+        if self.body_bytes:
+            self.bodies.give_back(self.body_bytes)
+            self.body_bytes = 0
 
     def note(self, at: float, event: ExchangeEvent) -> None:
         """Keeps a rare event of this exchange for the observer."""

@@ -44,7 +44,8 @@ class RouteMatcher(Protocol):
 class RoutePlan:
     """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`).
 
-    `total` is in seconds. `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
+    `total` is in seconds. A body larger than `body_max` bytes is refused, one larger than `body_replay` is sent once.
+    `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
     """
 
     name: str
@@ -53,6 +54,7 @@ class RoutePlan:
     prefix: str = ""
     total: float
     body_max: int
+    body_replay: int
     repeatable: bool | None
     needs_document: bool
 

@@ -14,6 +14,7 @@ def test_a_route_shows_its_name_and_nothing_of_its_pipeline() -> None:
         call=ScriptedTerminal(),
         total=600.0,
         body_max=10,
+        body_replay=5,
         repeatable=None,
         needs_document=False,
     )

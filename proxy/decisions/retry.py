@@ -6,6 +6,7 @@ The one retry loop's brain. Key choices stand outside attempts and budget; back-
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from dataclasses import dataclass
 
 from proxy.decisions.window import RateWindow
@@ -62,14 +63,21 @@ def backoff_seconds(settings: RetrySettings, *, retry: int, request_id: str) -> 
 
 
 class RetryBudget:
-    """How many retries the calls of the last seconds allow: at least 10 per 10 s, else a part of all calls."""
+    """How many retries the calls of the last 10 s allow: 10, else a part of all calls.
+
+    Retries are rare and counted one by one, so that no 10 s have more of them than that. Calls are counted in steps of
+    a second: those of the last 9 to 10 s.
+    """
 
     __slots__ = ("_calls", "_retries", "ratio")
 
     def __init__(self, ratio: float) -> None:
         self.ratio = ratio
         self._calls = RateWindow(seconds=BUDGET_SECONDS)
-        self._retries = RateWindow(seconds=BUDGET_SECONDS)
+        self._retries: deque[float] = deque()
+
+    def __repr__(self) -> str:
+        return f"<RetryBudget {self.ratio:g} of all calls, {len(self._retries)} retries taken>"
 
     def reconfigure(self, ratio: float) -> None:
         """Changes the ratio; what was counted stays counted."""
@@ -81,9 +89,12 @@ class RetryBudget:
 
     def take(self, now: float) -> bool:
         """Takes one retry from the budget, or returns False when it is spent."""
-        if self._retries.total(now) + 1 > max(BUDGET_FLOOR, self.ratio * self._calls.total(now)):
+        retries = self._retries
+        while retries and retries[0] <= now - BUDGET_SECONDS:
+            retries.popleft()
+        if len(retries) + 1 > max(BUDGET_FLOOR, self.ratio * self._calls.total(now)):
             return False
-        self._retries.add(now)
+        retries.append(now)
         return True
 
 
@@ -106,8 +117,10 @@ class Enough:
 class Situation:
     """What the retry decision looks at besides the outcome.
 
-    `calls` made by this tier so far and `allowed` in all, key choices apart; `seconds_left` until the deadline;
-    `repeatable`: the request may be executed twice; `resendable`: its body is still there.
+    `calls` made by this tier so far and `allowed` in all, key choices apart. `other_key`: a key that this request has
+    not tried is usable now. `keys_rest`: seconds until any key is usable (0: now), of which admission would wait
+    `longest_rest`. `repeatable`: the request may be executed twice; `resendable`: its body is still there.
+    `seconds_left` until the deadline.
     """
 
     calls: int
@@ -115,6 +128,8 @@ class Situation:
     key_choices: int
     other_key: bool
     own_key: bool
+    keys_rest: float
+    longest_rest: float
     repeatable: bool
     resendable: bool
     later_tier: bool
@@ -138,14 +153,17 @@ def decide(outcome: Outcome, at: Situation, settings: RetrySettings) -> Again | 
 
 
 def _wait(outcome: Outcome, at: Situation, settings: RetrySettings) -> Again | Enough:
-    """Decides whether the time until another try is worth it. What a key rests is waited for in admission, not here."""
+    """Decides whether the time until another try is worth it.
+
+    What our keys rest is waited for in admission, which is not even asked when it would refuse.
+    """
     delay = backoff_seconds(settings, retry=at.calls - 1, request_id=at.request_id)
-    known = max(outcome.retry_after or 0.0, delay)
+    rests = outcome.kind is OutcomeKind.RATE_LIMITED and at.own_key
+    known = max(at.keys_rest if rests else outcome.retry_after or 0.0, delay)
     if at.later_tier and known > LONGEST_WAIT_WITH_NEXT_TIER:
         return Enough()
-    if known >= at.seconds_left:
+    if known >= at.seconds_left or (rests and known > delay + at.longest_rest):
         return Enough(spent=True)
-    rests = outcome.kind is OutcomeKind.RATE_LIMITED and at.own_key
     return Again(delay=delay if rests else known)
 
 

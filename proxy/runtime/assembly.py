@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
+from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import AnyRequest, Matcher, Router
 from proxy.decisions.deadline import phase_limits, wait_limits
 from proxy.decisions.places import Places
@@ -64,7 +65,8 @@ class Runtime:
         self.providers = providers
         self._shop = shop
         observation = ObservationStage(shop.observer, rescue=rescue, clock=shop.clock)
-        self.call: CallNext = pipeline.front(observation, Classification(router))
+        bodies = shop.kept.get(("bodies",), BodyMemory)
+        self.call: CallNext = pipeline.front(observation, Classification(router, bodies))
         self.refuse = observation.refuse
 
     def go_live(self, now: float) -> None:
@@ -149,6 +151,7 @@ class _RouteMaker:
             prefix=prefix,
             total=route.total_seconds,
             body_max=route.body_max,
+            body_replay=route.body_replay,
             repeatable=route.repeatable,
             needs_document=_needs_document(route.tiers) or matcher.needs_model,
         )
@@ -178,7 +181,6 @@ class _RouteMaker:
         return TierParts(
             retry=route.retry,
             budget=budget,
-            replay_bytes=route.body_replay,
             phases=phase_limits(
                 timeouts,
                 first_byte=tier.first_byte_seconds,

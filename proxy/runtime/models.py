@@ -22,7 +22,6 @@ class TierParts:
 
     retry: RetrySettings
     budget: RetryBudget
-    replay_bytes: int
     phases: PhaseLimits
     waits: WaitLimits
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from proxy.clock import Clock
+from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.places import Places
@@ -17,6 +18,10 @@ from proxy.runtime.reload import PolicyState
 from proxy.upstream.pool import Pool
 
 _BREAKER_LEVEL = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+def _size(places: Places) -> int:
+    return places.size
 
 
 def _its_own_name(provider: str, model: str) -> str:
@@ -32,13 +37,14 @@ class StatusReader:
         self._label = label
 
     def status(self) -> dict[str, Any]:
-        """Returns breakers, permits, queues, keys and pools as JSON values; times are seconds from now."""
+        """Returns breakers, permits, queues, keys, pools and bodies as JSON values; times are seconds from now."""
         return {
             "breakers": list(self._breakers()),
             "permits": list(self._permits()),
             "queues": list(self._queues()),
             "keys": list(self._keys()),
             "connections": list(self._pools()),
+            "bodies": self._bodies(),
         }
 
     def gauges(self) -> Iterator[Reading]:
@@ -64,16 +70,23 @@ class StatusReader:
             yield Reading("sponson.keys", number, (("provider", provider), ("state", state)))
 
     def _breaker_gauges(self) -> Iterator[Reading]:
-        """One gauge a label: of the models that callers invent, the worst."""
+        """One gauge a label: of the models that callers invent, the worst, and the lowest ceiling."""
         worst: dict[tuple[str, str], int] = {}
+        ceilings: dict[tuple[str, str], Places] = {}
         now = self._clock.now()
         for identity, breaker, used in self._kept.all(Breaker):
             if used:
                 breaker.tick(now)
                 target = str(identity[1]), self._label(str(identity[1]), str(identity[3]))
                 worst[target] = max(worst.get(target, 0), _BREAKER_LEVEL[breaker.state])
+                if breaker.ramp.size is not None:
+                    ceilings[target] = min(ceilings.get(target, breaker.ramp.places), breaker.ramp.places, key=_size)
         for (provider, model), level in worst.items():
             yield Reading("sponson.breaker.state", level, (("provider", provider), ("model", model)))
+        for (provider, model), places in ceilings.items():
+            labels = (("limit", "breaker"), ("provider", provider), ("model", model))
+            yield Reading("sponson.permits.used", places.used, labels)
+            yield Reading("sponson.permits.share", places.size, labels)
 
     def _breakers(self) -> Iterator[dict[str, Any]]:
         now = self._clock.now()
@@ -90,6 +103,7 @@ class StatusReader:
                     "slow": facts.slow,
                     "consecutive": facts.consecutive,
                     "probes_running": facts.probes_running,
+                    "ceiling": facts.ceiling,
                     "retry_after": round(facts.retry_after, 3),
                 }
 
@@ -126,6 +140,12 @@ class StatusReader:
                     "in_use": key.in_use,
                     "limit": key.limit,
                 }
+
+    def _bodies(self) -> dict[str, int]:
+        """Returns bytes of request bodies: in memory, until when they may be sent again, and the most there may be."""
+        found = [memory for _, memory, used in self._kept.all(BodyMemory) if used]
+        held, again, most = next(((m.held, m.replay, m.most) for m in found), (0, 0, 0))
+        return {"bytes": held, "again": again, "max": most}
 
     def _pools(self) -> Iterator[dict[str, Any]]:
         for identity, pool, used in self._kept.all(Pool):

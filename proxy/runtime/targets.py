@@ -112,7 +112,7 @@ class Provider:
                 budget=parts.budget,
                 breaker=breaker,
                 ring=self.ring,
-                replay_bytes=parts.replay_bytes,
+                longest_rest=parts.waits.quota_wait,
                 clock=shop.clock,
             ),
             breaker=BreakerStage(breaker, clock=shop.clock) if breaker is not None else None,

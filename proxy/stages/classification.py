@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import Router, choose
 from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.exchange import Exchange
@@ -18,18 +19,26 @@ from proxy.request import BodyProblem, BodyTooLarge, Upload
 MOST_SHOWN = 100
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 DEFAULT_DIALECT = dialect_named("openai")
+NOT_AN_OBJECT = "the body must be a JSON object, because this route changes its model or parameters"
+NO_ROOM = (
+    "the bodies of the requests under way fill what this instance keeps in memory; come again when some have ended"
+)
 
 
 class Classification:
-    """Terminal of the front: hands the exchange to the pipeline of its route."""
+    """Terminal of the front: hands the exchange to the pipeline of its route.
 
-    __slots__ = ("_router",)
+    While it runs, the bytes of the exchange's body are counted in `bodies`.
+    """
 
-    def __init__(self, router: Router) -> None:
+    __slots__ = ("_bodies", "_router")
+
+    def __init__(self, router: Router, bodies: BodyMemory) -> None:
         self._router = router
+        self._bodies = bodies
 
     async def __call__(self, exchange: Exchange) -> Outcome:
-        """Finds the route, or refuses: 404 `no_route`, 413 `body_too_large`, 400 `bad_request`."""
+        """Finds the route, or refuses: `no_route`, `body_too_large`, `bad_request`, `queue_full`, `total_timeout`."""
         request, facts = exchange.request, exchange.facts
         operation = operation_of(request.path)
         exchange.operation = operation
@@ -39,23 +48,27 @@ class Classification:
         candidates = self._router.candidates(request.path, request.fields)
         if not candidates:
             return _no_route(exchange)
-        if request.upload is not None and (problem := await self._read_body(exchange, candidates)) is not None:
-            return problem
-        understood = self._understand(exchange, candidates)
-        plan = choose(candidates, exchange.model)
-        if plan is None:
-            return _no_route(exchange)
-        if plan.needs_document and not understood and request.body != b"":
-            return refused(
-                Reason.BAD_REQUEST,
-                detail="the body must be a JSON object, because this route changes its model or parameters",
-            )
-        if (problem := _over(exchange, plan)) is not None:
-            return problem
-        exchange.plan = plan
-        facts.route = plan.name
-        exchange.repeatable = _repeatable(exchange, plan, understood)
-        return await plan.call(exchange)
+        try:
+            if request.upload is not None and (problem := await self._read_body(exchange, candidates)) is not None:
+                return problem
+            understood = self._understand(exchange, candidates)
+            plan = choose(candidates, exchange.model)
+            if plan is None:
+                return _no_route(exchange)
+            if plan.needs_document and not understood and request.body != b"":
+                return refused(Reason.BAD_REQUEST, detail=NOT_AN_OBJECT)
+            if (problem := _over(exchange, plan)) is not None:
+                return problem
+            exchange.plan = plan
+            facts.route = plan.name
+            exchange.repeatable = _repeatable(exchange, plan, understood)
+            if exchange.body_bytes:
+                exchange.replayable = exchange.body_bytes <= plan.body_replay and not self._bodies.crowded
+            return await plan.call(exchange)
+        finally:
+            if exchange.body_bytes:
+                self._bodies.give_back(exchange.body_bytes)
+                exchange.body_bytes = 0
 
     async def _read_body(self, exchange: Exchange, candidates: Sequence[RoutePlan]) -> Outcome | None:
         request = exchange.request
@@ -67,15 +80,44 @@ class Classification:
         if not _buffered(exchange):
             return None
         try:
-            request.body = await _whole(upload, seconds=max(plan.total for plan in candidates))
+            body = await self._whole(exchange, upload, seconds=max(plan.total for plan in candidates))
         except TimeoutError:
             return refused(Reason.TOTAL_TIMEOUT, detail="the request's body took longer than its route's total")
         except BodyTooLarge:
             return _too_large(upload.limit)
         except BodyProblem as problem:
             return refused(Reason.BAD_REQUEST, detail=f"the request's body: {problem}")
-        exchange.facts.request_bytes = len(request.body)
+        if body is None:
+            return refused(Reason.QUEUE_FULL, retry_after=1.0, detail=NO_ROOM)
+        request.body = body
+        exchange.facts.request_bytes = len(body)
         return None
+
+    async def _whole(self, exchange: Exchange, upload: Upload, *, seconds: float) -> bytes | None:
+        """Reads a body; one that is still on its way is bounded in time. None when there is no room for it.
+
+        Raises `BodyProblem`, TimeoutError.
+        """
+        if upload.complete:
+            body = await upload.read_all()
+            return body if self._count(exchange, len(body)) else None
+        if not self._bodies.has_room(upload.length or 0):
+            return None
+        pieces: list[bytes] = []
+        async with asyncio.timeout(seconds):
+            while piece := await upload.read():
+                if not self._count(exchange, len(piece)):
+                    return None
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    def _count(self, exchange: Exchange, size: int) -> bool:
+        """Counts bytes that have come; False when they are too many for this process."""
+        if not self._bodies.take(size, own=exchange.body_bytes):
+            return False
+        exchange.bodies = self._bodies
+        exchange.body_bytes += size
+        return True
 
     def _understand(self, exchange: Exchange, candidates: Sequence[RoutePlan]) -> bool:
         """Reads model and `stream` from the body; returns False when there is none, or it is not a JSON object."""
@@ -92,14 +134,6 @@ class Classification:
         operation = exchange.operation
         exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
         return True
-
-
-async def _whole(upload: Upload, *, seconds: float) -> bytes:
-    """Reads a body; one that is still on its way is bounded in time. Raises `BodyProblem`, TimeoutError."""
-    if upload.complete:
-        return await upload.read_all()
-    async with asyncio.timeout(seconds):
-        return await upload.read_all()
 
 
 def _json_object(body: bytes) -> dict[str, Any] | None:

@@ -33,11 +33,13 @@ class FallbackTiers:
         """Returns the outcome of the tier that answered, or the one to tell the caller of."""
         exchange.attempts_left = self._attempts_for(exchange.request.fields)
         best: Outcome | None = None
+        spent = False
         said_by = (0, "", "")
         for index, tier in enumerate(self._tiers):
             exchange.later_tiers, exchange.attempts_kept = self._later[index]
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
             outcome = await tier(exchange)
+            spent = outcome.retries_spent = spent or outcome.retries_spent
             if not self._next_tier(exchange, tier, outcome):
                 if best is None or not _only_late(outcome) or better(best, outcome) is outcome:
                     return outcome
@@ -46,6 +48,7 @@ class FallbackTiers:
             if (told := better(best, outcome)) is not best:
                 best, said_by = told, self._stand(exchange)
         assert best is not None
+        best.retries_spent = spent
         exchange.facts.tier, exchange.facts.provider, exchange.facts.model = said_by
         return best
 
@@ -69,7 +72,7 @@ class FallbackTiers:
             outcome,
             own_key=tier.own_key,
             repeatable=exchange.repeatable,
-            resendable=exchange.payload is not None or not exchange.request.upload_taken,
+            resendable=exchange.resendable or _unsent(exchange),
         )
 
     def _note(self, exchange: Exchange, index: int, outcome: Outcome) -> None:
@@ -84,6 +87,11 @@ class FallbackTiers:
             )
 
 
+def _unsent(exchange: Exchange) -> bool:
+    """Whether nothing of the request has reached a wire: then even a body that was not kept is still whole."""
+    return not (exchange.request.upload_taken or any(attempt.sent_bytes for attempt in exchange.facts.attempts))
+
+
 def _only_late(outcome: Outcome) -> bool:
     """Whether time ran out before this tier could say anything: what an earlier one said tells the caller more."""
     late = outcome.kind is OutcomeKind.TOTAL_TIMEOUT and not outcome.committed
@@ -92,8 +100,8 @@ def _only_late(outcome: Outcome) -> bool:
 
 def _caller_retries(stainless: str | None, envoy: str | None) -> int:
     """Returns how often the caller itself has tried already: Envoy counts its first attempt, the SDKs do not."""
-    if stainless is not None and stainless.isdigit():
-        return int(stainless[:4])
-    if envoy is not None and envoy.isdigit():
-        return max(0, int(envoy[:4]) - 1)
-    return 0
+    return max(_number(stainless), _number(envoy) - 1, 0)
+
+
+def _number(text: str | None) -> int:
+    return int(text[:4]) if text is not None and text.isascii() and text.isdigit() else 0

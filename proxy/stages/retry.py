@@ -6,6 +6,7 @@ from proxy.clock import Clock
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.retry import (
+    MOST_KEY_CHOICES,
     Again,
     Enough,
     RetryBudget,
@@ -16,14 +17,17 @@ from proxy.decisions.retry import (
 )
 from proxy.exchange import Exchange
 from proxy.observer import Retried
-from proxy.outcome import Outcome, OutcomeKind
+from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stage import CallNext
 
 
 class RetryStage:
-    """Calls one tier until it has answered, or another try would not help."""
+    """Calls one tier until it has answered, or another try would not help.
 
-    __slots__ = ("_breaker", "_budget", "_clock", "_replay_bytes", "_ring", "_settings")
+    `longest_rest`: seconds for which admission lets a call wait until a key has rested.
+    """
+
+    __slots__ = ("_breaker", "_budget", "_clock", "_longest_rest", "_ring", "_settings")
 
     def __init__(
         self,
@@ -32,14 +36,14 @@ class RetryStage:
         budget: RetryBudget,
         breaker: Breaker | None,
         ring: KeyRing | None,
-        replay_bytes: int,
+        longest_rest: float,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._budget = budget
         self._breaker = breaker
         self._ring = ring
-        self._replay_bytes = replay_bytes
+        self._longest_rest = longest_rest
         self._clock = clock
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
@@ -48,25 +52,27 @@ class RetryStage:
         exchange.tried_keys = None
         before: Outcome | None = None
         calls = choices = 0
+        chosen = False
         self._budget.called(self._clock.now())
         while True:
-            calls += 1
-            exchange.replaceable = self._resendable(exchange) and (calls < allowed or exchange.later_tiers > 0)
+            if not chosen:
+                calls += 1
+            exchange.replaceable = exchange.resendable and (
+                calls < allowed or exchange.later_tiers > 0 or self._may_choose(choices)
+            )
             outcome = await call_next(exchange)
             if outcome.local:
-                exchange.attempts_left -= calls - 1
-                return outcome if before is None else _spent(before)
+                exchange.attempts_left -= calls if chosen else calls - 1
+                return outcome if before is None else _told(before, spent=calls > 1)
             if outcome.committed or outcome.kind is OutcomeKind.OK:
                 return outcome
             self._keep_answer(exchange, before, outcome)
             again = self._decide(exchange, outcome, calls=calls, allowed=allowed, choices=choices)
             if isinstance(again, Enough):
                 exchange.attempts_left -= calls
-                outcome.retries_spent = again.spent or calls > 1
-                return outcome
-            if again.other_key:
-                calls -= 1
-                choices += 1
+                return _told(self._to_tell(before, outcome), spent=again.spent or calls > 1)
+            chosen = again.other_key
+            choices += chosen
             await self._pause(exchange, outcome, again)
             before = outcome
 
@@ -81,8 +87,10 @@ class RetryStage:
             key_choices=choices,
             other_key=ring is not None and ring.has_other(now, exchange.tried_keys or ()),
             own_key=ring is not None,
+            keys_rest=self._keys_rest(now),
+            longest_rest=self._longest_rest,
             repeatable=exchange.repeatable,
-            resendable=self._resendable(exchange),
+            resendable=exchange.resendable,
             later_tier=exchange.later_tiers > 0,
             seconds_left=exchange.deadline_at - now,
             request_id=exchange.facts.request_id,
@@ -94,6 +102,17 @@ class RetryStage:
             return Enough(spent=True)
         return again
 
+    def _may_choose(self, choices: int) -> bool:
+        """Whether another key may answer what this one cannot."""
+        return self._ring is not None and choices < MOST_KEY_CHOICES and len(self._ring.keys) > 1
+
+    def _keys_rest(self, now: float) -> float:
+        """Seconds until a key of ours can be used; endless when none ever can by waiting."""
+        if self._ring is None:
+            return 0.0
+        usable_at = self._ring.usable_at(now)
+        return float("inf") if usable_at is None else usable_at - now
+
     def _stays_open(self, now: float, seconds: float) -> bool:
         """Whether the breaker would refuse a retry: then nobody waits for it."""
         breaker = self._breaker
@@ -102,13 +121,30 @@ class RetryStage:
         breaker.tick(now)
         return breaker.state is BreakerState.OPEN and breaker.retry_after(now) > seconds
 
-    @staticmethod
-    def _keep_answer(exchange: Exchange, before: Outcome | None, outcome: Outcome) -> None:
+    def _to_tell(self, before: Outcome | None, outcome: Outcome) -> Outcome:
+        """What is told of this tier: that it turned one key of ours away hides nothing, while others are only resting.
+
+        What another key met before says more; where there was none, when a key has rested.
+        """
+        if not self._our_key(outcome):
+            return outcome
+        if before is not None and not self._our_key(before):
+            return before
+        now = self._clock.now()
+        rest = self._keys_rest(now)
+        if 0.0 < rest < float("inf"):
+            outcome.reason, outcome.retry_after = Reason.KEYS_RESTING, rest
+        return outcome
+
+    def _our_key(self, outcome: Outcome) -> bool:
+        """Whether a provider turned away a credential that the caller never saw."""
+        return self._ring is not None and outcome.key_fault and outcome.kind is OutcomeKind.CREDENTIAL_REJECTED
+
+    def _keep_answer(self, exchange: Exchange, before: Outcome | None, outcome: Outcome) -> None:
         """Keeps what the provider said last: an attempt that brought no answer at all does not undo it."""
         if before is None or before.answer is None or outcome.answer is not None:
             return
-        ours = before.key_fault and before.kind is OutcomeKind.CREDENTIAL_REJECTED
-        if not ours and (exchange.repeatable or not outcome.maybe_executed):
+        if not self._our_key(before) and (exchange.repeatable or not outcome.maybe_executed):
             outcome.answer = before.answer
 
     async def _pause(self, exchange: Exchange, outcome: Outcome, again: Again) -> None:
@@ -126,12 +162,7 @@ class RetryStage:
         if again.delay > 0:
             await self._clock.sleep(again.delay)
 
-    def _resendable(self, exchange: Exchange) -> bool:
-        if exchange.payload is None:
-            return not exchange.request.upload_taken
-        return len(exchange.payload) <= self._replay_bytes
 
-
-def _spent(outcome: Outcome) -> Outcome:
-    outcome.retries_spent = True
+def _told(outcome: Outcome, *, spent: bool) -> Outcome:
+    outcome.retries_spent = spent
     return outcome

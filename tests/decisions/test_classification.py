@@ -25,6 +25,7 @@ def a_route(name: str, match: MatchSettings | None = None) -> RoutePlan:
         call=answer,
         total=600.0,
         body_max=1,
+        body_replay=1,
         repeatable=None,
         needs_document=False,
     )

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from proxy.decisions.retry import (
     Again,
     Enough,
-    RetryBudget,
     RetrySettings,
     Situation,
     attempts_for_tier,
@@ -44,6 +43,8 @@ SITUATION = Situation(
     key_choices=0,
     other_key=False,
     own_key=True,
+    keys_rest=0.0,
+    longest_rest=30.0,
     repeatable=True,
     resendable=True,
     later_tier=False,
@@ -66,6 +67,8 @@ SITUATIONS = st.builds(
     key_choices=st.integers(0, 3),
     other_key=st.booleans(),
     own_key=st.booleans(),
+    keys_rest=st.sampled_from([0.0, 0.5, 20.0, float("inf")]),
+    longest_rest=st.sampled_from([0.3, 30.0]),
     repeatable=st.booleans(),
     resendable=st.booleans(),
     later_tier=st.booleans(),
@@ -107,12 +110,13 @@ def test_a_delay_is_as_long_as_told_and_else_within_the_cap_and_always_within_th
     again = decide(outcome, at, SETTINGS)
     if isinstance(again, Enough) or again.other_key:
         return
-    told = outcome.retry_after or 0.0
     rests = outcome.kind is K.RATE_LIMITED and at.own_key
+    told = at.keys_rest if rests else outcome.retry_after or 0.0
     assert again.delay <= (SETTINGS.cap if rests else max(SETTINGS.cap, told))
     assert again.delay >= told or rests
     assert max(again.delay, told) < at.seconds_left
     assert max(again.delay, told) <= 1.0 or not at.later_tier
+    assert not rests or told - again.delay <= at.longest_rest, "admission would refuse it"
 
 
 @given(outcome=OUTCOMES, at=SITUATIONS)
@@ -176,21 +180,39 @@ def test_retry_after_is_never_undercut() -> None:
 
 
 def test_the_rest_of_our_key_is_left_to_admission_which_bounds_it() -> None:
-    again = after(Outcome(K.RATE_LIMITED, status=429, retry_after=45.0))
+    again = after(Outcome(K.RATE_LIMITED, status=429, retry_after=20.0), keys_rest=20.0)
     assert isinstance(again, Again)
     assert again.delay <= 0.375
     assert after(Outcome(K.RATE_LIMITED, status=429, retry_after=45.0), own_key=False) == Again(delay=45.0)
 
 
+def test_a_rest_that_admission_would_not_wait_for_ends_it_at_once() -> None:
+    limited = Outcome(K.RATE_LIMITED, status=429)
+    assert after(limited, keys_rest=45.0) == Enough(spent=True)
+    assert after(limited, keys_rest=float("inf")) == Enough(spent=True)
+    assert isinstance(after(limited, keys_rest=29.0), Again)
+
+
+def test_a_429_whose_key_rests_for_the_policys_time_goes_to_the_next_tier_at_once() -> None:
+    limited = Outcome(K.RATE_LIMITED, status=429)
+    assert after(limited, keys_rest=60.0, later_tier=True) == Enough()
+
+
+def test_another_key_that_is_back_sooner_is_what_is_waited_for() -> None:
+    limited = Outcome(K.RATE_LIMITED, status=429, retry_after=900.0)
+    assert isinstance(after(limited, keys_rest=2.0, seconds_left=60.0), Again)
+
+
 def test_a_known_wait_over_a_second_goes_to_the_next_tier() -> None:
     assert after(Outcome(K.UPSTREAM_ERROR, status=503, retry_after=1.5), later_tier=True) == Enough()
-    assert after(Outcome(K.RATE_LIMITED, status=429, retry_after=1.5), later_tier=True) == Enough()
+    assert after(Outcome(K.RATE_LIMITED, status=429, retry_after=1.5), later_tier=True, own_key=False) == Enough()
+    assert after(Outcome(K.RATE_LIMITED, status=429), later_tier=True, keys_rest=1.5) == Enough()
     assert after(Outcome(K.UPSTREAM_ERROR, status=503, retry_after=0.9), later_tier=True) == Again(delay=0.9)
 
 
 @pytest.mark.parametrize("kind", [K.UPSTREAM_ERROR, K.RATE_LIMITED])
 def test_a_wait_that_the_deadline_does_not_allow_ends_it_and_says_so(kind: OutcomeKind) -> None:
-    assert after(Outcome(kind, retry_after=10.0), seconds_left=9.0) == Enough(spent=True)
+    assert after(Outcome(kind, retry_after=10.0), seconds_left=9.0, keys_rest=10.0) == Enough(spent=True)
 
 
 def test_spent_attempts_are_said_and_a_single_attempt_spends_nothing() -> None:
@@ -234,46 +256,3 @@ def test_every_tier_gets_one_and_leaves_one_for_each_later_tier(attempts: int, l
     allowed = attempts_for_tier(RetrySettings(attempts=attempts), left=left, later_tiers=later)
     assert 1 <= allowed <= attempts
     assert allowed == 1 or allowed + later <= left
-
-
-def granted(budget: RetryBudget, now: float, asked: int) -> int:
-    return sum(budget.take(now) for _ in range(asked))
-
-
-def test_a_quiet_instance_has_ten_retries_in_ten_seconds() -> None:
-    budget = RetryBudget(0.2)
-    budget.called(NOW)
-    assert granted(budget, NOW, 50) == 10
-    assert granted(budget, NOW + 5.0, 50) == 0
-    assert granted(budget, NOW + 10.0, 50) == 10
-
-
-def test_a_busy_instance_has_a_part_of_its_calls() -> None:
-    budget = RetryBudget(0.2)
-    for _ in range(1000):
-        budget.called(NOW)
-    assert granted(budget, NOW, 500) == 200
-
-
-def test_a_changed_ratio_acts_on_what_was_counted() -> None:
-    budget = RetryBudget(0.2)
-    for _ in range(1000):
-        budget.called(NOW)
-    granted(budget, NOW, 200)
-    budget.reconfigure(0.3)
-    assert granted(budget, NOW, 500) == 100
-
-
-@given(st.lists(st.tuples(st.floats(0, 3), st.booleans()), max_size=200))
-def test_retries_of_ten_seconds_never_exceed_the_budget(events: list[tuple[float, bool]]) -> None:
-    budget = RetryBudget(0.5)
-    now, calls, retries = NOW, [], []
-    for gap, first in events:
-        now += gap
-        if first:
-            budget.called(now)
-            calls.append(now)
-        elif budget.take(now):
-            retries.append(now)
-        recent = sum(now - at < 9.0 for at in retries)
-        assert recent <= max(10, 0.5 * sum(now - at <= 20.0 for at in calls))

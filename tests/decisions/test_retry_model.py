@@ -15,6 +15,7 @@ from proxy.decisions.retry import Again, RetrySettings, Situation, attempts_for_
 from proxy.outcome import Outcome, OutcomeKind
 
 K = OutcomeKind
+LONGEST_REST = 30.0
 # What was refused here has not been executed anywhere.
 OUTCOMES = st.builds(
     Outcome,
@@ -39,6 +40,7 @@ class World:
     settings: RetrySettings
     caller_retries: int
     keys: int
+    keys_rest: float
     repeatable: bool
     seconds: float
 
@@ -49,6 +51,7 @@ WORLDS = st.builds(
     settings=st.builds(RetrySettings, attempts=st.integers(1, 4), base=st.sampled_from([0.01, 0.25, 4.0])),
     caller_retries=st.sampled_from([0, 0, 1, 5]),
     keys=st.sampled_from([0, 1, 2, 6]),
+    keys_rest=st.sampled_from([0.0, 0.0, 0.5, 3.0, 100.0]),
     repeatable=st.booleans(),
     seconds=st.sampled_from([1.0, 60.0, 1000.0]),
 )
@@ -87,6 +90,8 @@ class Exchange:
                 key_choices=choices,
                 other_key=choices + 1 < world.keys,
                 own_key=world.keys > 0,
+                keys_rest=world.keys_rest,
+                longest_rest=LONGEST_REST,
                 repeatable=world.repeatable,
                 resendable=True,
                 later_tier=later > 0,
@@ -106,14 +111,15 @@ class Exchange:
         return outcome
 
     def check_delay(self, again: Again, outcome: Outcome, *, later: int) -> None:
-        told = outcome.retry_after or 0.0
+        rests = outcome.kind is K.RATE_LIMITED and self.world.keys > 0
+        told = self.world.keys_rest if rests else outcome.retry_after or 0.0
         self.elapsed += again.delay
         assert self.elapsed < self.world.seconds
         if not again.other_key:
-            rests = outcome.kind is K.RATE_LIMITED and self.world.keys > 0
             assert again.delay <= max(self.world.settings.cap, told)
             assert again.delay >= told or rests
             assert max(again.delay, told) <= 1.0 or not later
+            assert not rests or told - again.delay <= LONGEST_REST
 
 
 @given(world=WORLDS, data=st.data())

@@ -32,7 +32,7 @@ class Maker:
 
 
 def targets(maker: Maker, *named: str) -> ModelTargets:
-    parts = TierParts(retry=RetrySettings(), budget=RetryBudget(0.2), replay_bytes=1, phases=LIMITS, waits=WAITS)
+    parts = TierParts(retry=RetrySettings(), budget=RetryBudget(0.2), phases=LIMITS, waits=WAITS)
     return ModelTargets(maker, parts, named=frozenset(named))
 
 

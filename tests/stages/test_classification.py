@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import AnyRequest, Matcher, MatchSettings, Router
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
@@ -35,6 +36,7 @@ def route(
         call=terminal,
         total=total,
         body_max=body_max,
+        body_replay=1000,
         repeatable=repeatable,
         needs_document=needs_document,
     )
@@ -42,7 +44,7 @@ def route(
 
 
 def over(*plans: RoutePlan) -> Classification:
-    return Classification(Router(plans, by_provider={}, default=None))
+    return Classification(Router(plans, by_provider={}, default=None), BodyMemory())
 
 
 async def classify(exchange: Exchange, *plans: RoutePlan) -> Outcome:

@@ -10,7 +10,7 @@ from proxy.observer import FellBack, Refused
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.plan import Tier
 from proxy.stages.fallback import FallbackTiers
-from tests.fakes import Ask, FakeClock, answered, make_exchange
+from tests.fakes import Ask, FakeClock, answered, make_exchange, with_attempt
 from tests.stages.world import failed, unanswered
 
 
@@ -115,6 +115,32 @@ async def test_a_body_that_is_gone_cannot_go_to_another_tier_unless_nothing_was_
         assert len(order[1].seen) == asked
 
 
+async def test_a_body_that_was_not_kept_goes_to_another_tier_only_while_nothing_was_sent() -> None:
+    for sent, asked in [(100, 0), (0, 1)]:
+        order = tiers(unanswered(OutcomeKind.UNREACHABLE), answered())
+        exchange = make_exchange()
+        exchange.replayable = False
+        with_attempt(exchange).sent_bytes = sent
+        await ask(order, exchange)
+        assert len(order[1].seen) == asked
+
+
+async def test_retries_that_one_tier_has_spent_are_said_of_what_another_is_told_for() -> None:
+    spent = failed(500)
+    spent.retries_spent = True
+    for others in [(failed(503),), (refused(Reason.BREAKER_OPEN),), (failed(503), unanswered(OutcomeKind.UNREACHABLE))]:
+        assert (await ask(tiers(spent, *others))).retries_spent
+    first = refused(Reason.QUEUE_FULL)
+    silent = unanswered(OutcomeKind.UNREACHABLE)
+    silent.retries_spent = True
+    assert await ask(tiers(first, silent)) is first
+    assert first.retries_spent
+
+
+async def test_tiers_that_were_called_once_each_have_spent_no_retries() -> None:
+    assert not (await ask(tiers(failed(500), failed(503)))).retries_spent
+
+
 async def test_all_failed_the_last_answer_of_a_provider_is_told() -> None:
     last = failed(503)
     order = tiers(failed(500), last, refused(Reason.BREAKER_OPEN))
@@ -202,6 +228,11 @@ async def test_every_later_provider_tier_keeps_one_attempt_and_one_that_asks_nob
         ((("x-envoy-attempt-count", "1"),), 4),
         ((("x-envoy-attempt-count", "2"),), 3),
         ((("x-envoy-attempt-count", "0"),), 4),
+        ((("x-stainless-retry-count", "0"), ("x-envoy-attempt-count", "3")), 2),
+        ((("x-stainless-retry-count", "2"), ("x-envoy-attempt-count", "1")), 2),
+        ((("x-stainless-retry-count", "\u00b2"),), 4),
+        ((("x-envoy-attempt-count", "\u0663"),), 4),
+        ((("x-stainless-retry-count", "-1"), ("x-envoy-attempt-count", " 2")), 4),
     ],
 )
 async def test_a_caller_that_retries_gets_fewer_attempts(headers: tuple[tuple[str, str], ...], left: int) -> None:

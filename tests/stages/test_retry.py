@@ -6,59 +6,13 @@ import asyncio
 
 import pytest
 
-from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget, RetrySettings, backoff_seconds
+from proxy.decisions.retry import BUDGET_FLOOR, RetrySettings, backoff_seconds
 from proxy.decisions.verdict import Verdict
 from proxy.exchange import Exchange
-from proxy.observer import Retried
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
-from proxy.stages.retry import RetryStage
-from tests.fakes import FakeClock, answered, make_exchange, settle
-from tests.scripted import ScriptedTerminal, Step
-from tests.stages.world import BREAKER, WatchedBreaker, failed, ring_of, unanswered
-
-SETTINGS = RetrySettings(attempts=3, base=1.0, cap=4.0)
-
-
-class Loop:
-    """A retry stage over a script, run while time passes."""
-
-    def __init__(
-        self, *script: Step, keys: str = "", settings: RetrySettings = SETTINGS, replay_bytes: int = 100
-    ) -> None:
-        self.clock = FakeClock()
-        self.terminal = ScriptedTerminal(*script)
-        self.ring = ring_of(keys.split()) if keys else None
-        self.budget = RetryBudget(settings.budget)
-        self.breaker = WatchedBreaker()
-        self.stage = RetryStage(
-            settings,
-            budget=self.budget,
-            breaker=self.breaker,
-            ring=self.ring,
-            replay_bytes=replay_bytes,
-            clock=self.clock,
-        )
-        self.exchange = make_exchange()
-        self.exchange.attempts_left = settings.attempts
-        self.exchange.deadline_at = self.clock.now() + 600.0
-        self.exchange.facts.provider, self.exchange.facts.tier = "alpha", 1
-
-    async def run(self, seconds: float = 60.0) -> Outcome:
-        """Runs it to its end."""
-        task = asyncio.ensure_future(self.stage(self.exchange, self.terminal))
-        await self.clock.run(seconds)
-        assert task.done(), "still not decided"
-        return task.result()
-
-    @property
-    def calls(self) -> int:
-        """How often the tier was called."""
-        return len(self.terminal.calls)
-
-    @property
-    def retried(self) -> list[Retried]:
-        """What was noted."""
-        return [event for _, event in self.exchange.facts.events if isinstance(event, Retried)]
+from tests.fakes import answered
+from tests.stages.retrying import SETTINGS, Loop
+from tests.stages.world import BREAKER, failed, unanswered
 
 
 async def test_a_success_is_called_once() -> None:
@@ -121,38 +75,9 @@ async def test_what_may_have_been_executed_is_tried_again_only_where_that_does_n
         assert loop.calls == calls
 
 
-async def test_a_429_takes_another_key_at_once_outside_attempts() -> None:
-    tried: list[str] = []
-
-    async def call(exchange: Exchange) -> Outcome:
-        key = "abc"[len(tried)]
-        tried.append(key)
-        exchange.tried_keys = (exchange.tried_keys or set()) | {key}
-        return failed(429) if key != "c" else answered()
-
-    loop = Loop(call, keys="a b c", settings=RetrySettings(attempts=1))
-    task = asyncio.ensure_future(loop.stage(loop.exchange, loop.terminal))
-    await settle()
-    assert tried == ["a", "b", "c"]
-    assert (await task).kind is OutcomeKind.OK
-    assert [(event.other_key, event.delay) for event in loop.retried] == [(True, 0.0)] * 2
-
-
-async def test_at_most_three_other_keys_are_chosen() -> None:
-    tried: list[str] = []
-
-    async def call(exchange: Exchange) -> Outcome:
-        tried.append(str(len(tried)))
-        exchange.tried_keys = set(tried)
-        return Outcome(OutcomeKind.CREDENTIAL_REJECTED, status=401, key_fault=True)
-
-    loop = Loop(call, keys="0 1 2 3 4 5 6 7")
-    await loop.run()
-    assert len(tried) == 4
-
-
 async def test_a_request_that_is_too_large_to_keep_is_sent_once() -> None:
-    loop = Loop(failed(500), replay_bytes=3)
+    loop = Loop(failed(500))
+    loop.exchange.replayable = False
     await loop.run()
     assert loop.calls == 1
 
@@ -188,16 +113,6 @@ async def test_a_providers_answer_is_not_lost_to_a_later_silence() -> None:
     assert outcome.kind is OutcomeKind.CONNECT_TIMEOUT
     assert outcome.answer is not None
     assert outcome.answer.status == 500
-
-
-async def test_what_a_provider_says_of_our_key_is_not_kept_for_the_caller() -> None:
-    rejected = failed(401)
-    rejected.key_fault = True
-    loop = Loop(rejected, unanswered(OutcomeKind.CONNECT_TIMEOUT), keys="a b")
-    outcome = await loop.run()
-    assert loop.calls > 1
-    assert outcome.kind is OutcomeKind.CONNECT_TIMEOUT
-    assert outcome.answer is None
 
 
 async def test_a_later_tiers_attempt_is_kept_for_it() -> None:

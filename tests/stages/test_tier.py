@@ -92,6 +92,7 @@ async def test_a_providers_own_prefix_is_removed(target: str, path: str) -> None
         prefix="/alpha",
         total=600.0,
         body_max=1,
+        body_replay=1,
         repeatable=None,
         needs_document=False,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.decisions.admission import Admission
+from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.breaker import Breaker, BreakerSettings
 from proxy.decisions.classification import AnyRequest, Router
 from proxy.decisions.deadline import WaitLimits
@@ -83,7 +84,7 @@ class Provider:
                 budget=self.budget,
                 breaker=self.breaker,
                 ring=self.ring,
-                replay_bytes=1 << 20,
+                longest_rest=waits.quota_wait,
                 clock=self.clock,
             ),
             breaker=BreakerStage(self.breaker, clock=self.clock),
@@ -119,6 +120,7 @@ class World:
         self.clock = FakeClock()
         self.observer = ManualObserver()
         self.admission = Admission()
+        self.bodies = BodyMemory()
         self.alpha = Provider("alpha", self.clock, self.admission, share=share, keys=alpha_keys)
         self.beta = Provider("beta", self.clock, self.admission, share=share)
         self.providers = (self.alpha, self.beta)
@@ -134,7 +136,7 @@ class World:
         fallback = FallbackTiers(tiers, retry=self.alpha.settings, clock=self.clock)
         plan = make_plan(pipeline.route(DeadlineStage(total=600.0, waits=40.0), fallback))
         observation = ObservationStage(self.observer, rescue=rescue, clock=self.clock)
-        return pipeline.front(observation, Classification(Router([], by_provider={}, default=plan)))
+        return pipeline.front(observation, Classification(Router([], by_provider={}, default=plan), self.bodies))
 
     def _tier(self, number: int, provider: Provider, terminal: CallNext) -> ProviderTier:
         return ProviderTier(
@@ -164,6 +166,7 @@ def make_plan(call: CallNext, *, name: str = "chat", body_max: int = 1 << 20) ->
         call=call,
         total=600.0,
         body_max=body_max,
+        body_replay=1 << 20,
         repeatable=None,
         needs_document=False,
     )

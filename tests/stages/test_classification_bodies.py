@@ -1,0 +1,159 @@
+"""Classification and memory: what a body counts, when it is given back, and which bodies may be sent again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from proxy.decisions.bodies import BodyMemory, BodySettings
+from proxy.decisions.classification import Router
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome, OutcomeKind, Reason, refused
+from proxy.stages.classification import Classification
+from tests.fakes import Ask, FakeUpload, answered, make_exchange, settle
+from tests.scripted import ScriptedTerminal, Step
+from tests.stages.world import make_plan
+
+JSON = (("content-type", "application/json"),)
+CHAT = b'{"model":"gpt-x"}'
+
+
+class Reading:
+    """A classification over one route, with a memory of 100 bytes, 50 of which may be sent again."""
+
+    def __init__(self, *script: Step, body_max: int = 1000, body_replay: int = 1000) -> None:
+        self.memory = BodyMemory(BodySettings(replay=50, most=100))
+        self.seen: list[tuple[int, bool]] = []
+        self.terminal = ScriptedTerminal(*script)
+
+        async def call(exchange: Exchange) -> Outcome:
+            self.seen.append((self.memory.held, exchange.replayable))
+            return await self.terminal(exchange)
+
+        plan = make_plan(call, body_max=body_max)
+        plan.body_replay = body_replay
+        self.stage = Classification(Router([plan], by_provider={}, default=None), self.memory)
+
+    async def read(self, *pieces: bytes, gate: asyncio.Event | None = None, length: int | None = None) -> Outcome:
+        """Classifies a request with this body."""
+        upload = FakeUpload(pieces, gate=gate, length=length)
+        return await self.stage(make_exchange(Ask(headers=JSON, upload=upload)))
+
+
+async def test_a_body_counts_while_its_request_lasts() -> None:
+    reading = Reading()
+    assert (await reading.read(CHAT)).kind is OutcomeKind.OK
+    assert reading.seen == [(len(CHAT), True)]
+    assert reading.memory.held == 0
+
+
+@pytest.mark.parametrize("script", [refused(Reason.QUEUE_FULL), RuntimeError("a bug")], ids=repr)
+async def test_it_counts_no_longer_however_the_request_ends(script: Step) -> None:
+    reading = Reading(script)
+    try:
+        await reading.read(CHAT)
+    except RuntimeError:
+        pass
+    assert reading.memory.held == 0
+
+
+@pytest.mark.parametrize("pieces", [[b"x" * 30, b"x" * 30], [b"x" * 60]], ids=["grown", "at once"])
+async def test_a_body_that_is_refused_counts_no_longer(pieces: Sequence[bytes]) -> None:
+    reading = Reading(body_max=50)
+    gate = asyncio.Event()
+    reading_on = asyncio.ensure_future(reading.read(*pieces, gate=gate))
+    await settle()
+    gate.set()
+    assert (await reading_on).reason is Reason.BODY_TOO_LARGE
+    assert reading.memory.held == 0
+
+
+async def test_a_caller_that_leaves_at_any_moment_leaves_nothing_counted() -> None:
+    class Slowly(FakeUpload):
+        """A body whose every piece is a moment away."""
+
+        @property
+        def complete(self) -> bool:
+            """Never."""
+            return False
+
+        async def read(self) -> bytes:
+            """Returns the next piece a moment later."""
+            await asyncio.sleep(0)
+            return await super().read()
+
+    async def lasts(exchange: Exchange) -> Outcome:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return answered()
+
+    left_with: set[int] = set()
+    for moment in range(12):
+        reading = Reading(lasts)
+        upload = Slowly([CHAT[:5], CHAT[5:]])
+        task = asyncio.ensure_future(reading.stage(make_exchange(Ask(headers=JSON, upload=upload))))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        left_with.add(reading.memory.held)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert reading.memory.held == 0
+    assert left_with == {0, 5, len(CHAT)}
+
+
+async def test_a_body_larger_than_the_routes_replay_is_sent_once() -> None:
+    for replay, again in [(len(CHAT), True), (len(CHAT) - 1, False)]:
+        reading = Reading(body_replay=replay)
+        await reading.read(CHAT)
+        assert reading.seen == [(len(CHAT), again)]
+
+
+async def test_a_body_that_comes_when_memory_is_crowded_is_sent_once() -> None:
+    reading = Reading()
+    reading.memory.held = 50 - len(CHAT)
+    await reading.read(CHAT)
+    reading.memory.held += 1
+    await reading.read(CHAT)
+    assert reading.seen == [(50, True), (51, False)]
+
+
+@pytest.mark.parametrize("arrived", [True, False], ids=["whole", "arriving"])
+async def test_a_body_for_which_there_is_no_room_is_refused_and_told_when_to_come_again(arrived: bool) -> None:
+    reading = Reading()
+    reading.memory.held = 90
+    gate = None if arrived else asyncio.Event()
+    task = asyncio.ensure_future(reading.read(CHAT[:9], CHAT[9:], gate=gate))
+    await settle()
+    if gate is not None:
+        gate.set()
+    outcome = await task
+    assert (outcome.kind, outcome.reason, outcome.retry_after) == (OutcomeKind.REFUSED, Reason.QUEUE_FULL, 1.0)
+    assert "memory" in outcome.detail
+    assert reading.seen == []
+    assert reading.memory.held == 90
+
+
+async def test_a_body_announced_to_be_too_much_is_refused_unread() -> None:
+    reading = Reading()
+    reading.memory.held = 90
+    outcome = await reading.read(CHAT, gate=asyncio.Event(), length=len(CHAT))
+    assert outcome.reason is Reason.QUEUE_FULL
+
+
+async def test_a_body_that_is_forgotten_counts_no_longer_and_once() -> None:
+    counted: list[int] = []
+
+    async def sent(exchange: Exchange) -> Outcome:
+        for _ in range(2):
+            exchange.forget_body()
+            counted.append(reading.memory.held)
+        assert (exchange.payload, exchange.document, exchange.request.body) == (None, None, None)
+        return answered()
+
+    reading = Reading(sent)
+    reading.memory.held = 7
+    await reading.read(CHAT)
+    assert counted == [7, 7]
+    assert reading.memory.held == 7
