@@ -13,14 +13,27 @@ QUOTA_WAIT_LAST_TIER = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPaceSettings:
+    """`answer: {p95, plus}`: the limit is `factor` × the live 95th percentile of the target + `plus` seconds."""
+
+    factor: float = 1.5
+    plus: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutSettings:
-    """`timeouts`: seconds. `queue` and `quota_wait` None: 0.3 where a later tier exists, else 10 and 30."""
+    """`timeouts`: seconds. `queue` and `quota_wait` None: 0.3 where a later tier exists, else 10 and 30.
+
+    With `answer_pace` the limit to the head follows the answers measured; `answer` holds until there are enough of
+    them, and is the most that it can be.
+    """
 
     connect: float = 5.0
     queue: float | None = None
     quota_wait: float | None = None
     first_byte: float = 30.0
     answer: float = 600.0
+    answer_pace: AnswerPaceSettings | None = None
     idle: float = 30.0
     stream: float = 3600.0
 
@@ -44,6 +57,13 @@ def phase_limits(
         idle=_first(idle, timeouts.idle),
         stream=timeouts.stream,
     )
+
+
+def answer_pace(
+    timeouts: TimeoutSettings, *, answer: float | None, pace: AnswerPaceSettings | None
+) -> AnswerPaceSettings | None:
+    """Returns what a tier's answer limit follows: its own pace; nothing beside a fixed limit of its own; the rest."""
+    return pace if pace is not None or answer is not None else timeouts.answer_pace
 
 
 def wait_limits(

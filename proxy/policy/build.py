@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
-from proxy.decisions.deadline import TimeoutSettings
+from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.queues import QueueSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.decisions.shares import FleetSettings
@@ -51,6 +51,7 @@ def build(policy: Policy, root: Node, *, digest: str, instance_index: int | None
     return PolicySnapshot(
         providers=tuple(_provider(root, name, one) for name, one in policy.providers.items()),
         routes=None if policy.routes is None else tuple(map(_route, policy.routes)),
+        observe=policy.mode == "observe",
         fleet=_fleet(policy.fleet, instance_index),
         concurrency=policy.limits.concurrency,
         telemetry=TelemetrySnapshot(log_successes=policy.telemetry.log_successes),
@@ -72,6 +73,7 @@ def _provider(root: Node, name: str, provider: Provider) -> ProviderSnapshot:
     return ProviderSnapshot(
         name=name,
         was=provider.was,
+        observe=provider.mode == "observe",
         base_url=base_url,
         scheme=parts.scheme,
         host=parts.hostname or "",
@@ -141,6 +143,7 @@ def _timeouts(timeouts: Timeouts) -> TimeoutSettings:
         quota_wait=_seconds(timeouts.quota_wait),
         first_byte=float(timeouts.first_byte),
         answer=_answer_seconds(timeouts.answer) or defaults.answer,
+        answer_pace=_answer_pace(timeouts.answer),
         idle=float(timeouts.idle),
         stream=float(timeouts.stream),
     )
@@ -168,6 +171,7 @@ def _route(route: Route) -> RouteSnapshot:
     return RouteSnapshot(
         name=route.name,
         was=route.was,
+        observe=route.mode == "observe",
         match=_match(route.match),
         tiers=tuple(_tiers(route.tiers)),
         total_seconds=float(route.total),
@@ -214,6 +218,7 @@ def _provider_tier(tier: WrittenTier) -> ProviderTier:
         quota_wait_seconds=_seconds(tier.quota_wait),
         first_byte_seconds=_seconds(tier.first_byte),
         answer_seconds=_answer_seconds(tier.answer),
+        answer_pace=_answer_pace(tier.answer),
         idle_seconds=_seconds(tier.idle),
     )
 
@@ -232,3 +237,9 @@ def _seconds(duration: float | None) -> float | None:
 
 def _answer_seconds(limit: float | AnswerQuantile | None) -> float | None:
     return None if isinstance(limit, AnswerQuantile) else _seconds(limit)
+
+
+def _answer_pace(limit: float | AnswerQuantile | None) -> AnswerPaceSettings | None:
+    if not isinstance(limit, AnswerQuantile):
+        return None
+    return AnswerPaceSettings(factor=limit.p95, plus=float(limit.plus))

@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
-from proxy.decisions.deadline import TimeoutSettings
+from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.queues import QueueSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.decisions.shares import FleetSettings
@@ -57,10 +57,14 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSnapshot:
-    """A model service. `root_path` is the path of `base_url` without a trailing slash ("" for none)."""
+    """A model service. `root_path` is the path of `base_url` without a trailing slash ("" for none).
+
+    `observe` stands for `mode: observe`, here, on a route and on the policy: the most lenient of the three holds.
+    """
 
     name: str
     was: str | None = None
+    observe: bool = False
     base_url: str
     scheme: str
     host: str
@@ -93,6 +97,7 @@ class ProviderTier:
     quota_wait_seconds: float | None = None
     first_byte_seconds: float | None = None
     answer_seconds: float | None = None
+    answer_pace: AnswerPaceSettings | None = None
     idle_seconds: float | None = None
 
 
@@ -110,6 +115,7 @@ class RouteSnapshot:
 
     name: str
     was: str | None = None
+    observe: bool = False
     match: MatchSettings = MatchSettings()
     tiers: tuple[ProviderTier | AnswerTier, ...] = ()
     total_seconds: float = 600.0
@@ -132,6 +138,7 @@ class PolicySnapshot:
 
     providers: tuple[ProviderSnapshot, ...]
     routes: tuple[RouteSnapshot, ...] | None = None
+    observe: bool = False
     fleet: FleetSettings = FleetSettings()
     concurrency: int | None = None
     """All providers together, fleet-wide."""

@@ -1,4 +1,8 @@
-"""Attempt: one upstream call's record and its limits; the transport watches them, from the wire on."""
+"""Attempt: one upstream call's record and its limits; the transport watches them, from the wire on.
+
+Where a limit follows the target's pace, it is taken anew for each attempt, and the attempt's end is told to the pace.
+Streams have a first-byte limit instead, and how long an upload takes says nothing about its target.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 
 from proxy.clock import Clock
 from proxy.decisions.leaving import kind_of_leaving
+from proxy.decisions.pace import PacedLimits
 from proxy.exchange import Attempt, Exchange, PhaseLimits
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import Bits
@@ -15,24 +20,36 @@ from proxy.stage import CallNext
 class AttemptStage:
     """Opens the attempt's record and closes it, whatever happened."""
 
-    __slots__ = ("_bits", "_clock", "_limits", "_model", "_provider")
+    __slots__ = ("_bits", "_clock", "_limits", "_model", "_paced", "_provider")
 
-    def __init__(self, *, provider: str, model: str, limits: PhaseLimits, clock: Clock, bits: Bits) -> None:
+    def __init__(
+        self,
+        *,
+        provider: str,
+        model: str,
+        limits: PhaseLimits,
+        clock: Clock,
+        bits: Bits,
+        paced: PacedLimits | None = None,
+    ) -> None:
         self._provider = provider
         self._model = model
         self._limits = limits
+        self._paced = paced
         self._clock = clock
         self._bits = bits
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
         """Makes the call; its times, kind and reason are recorded even when it is cancelled."""
-        facts = exchange.facts
+        facts, paced = exchange.facts, self._paced
+        if paced is not None and (facts.stream or exchange.payload is None):
+            paced = None
         attempt = Attempt(
             number=len(facts.attempts) + 1,
             tier=facts.tier,
             provider=self._provider,
             model=self._model,
-            limits=self._limits,
+            limits=self._limits if paced is None else paced.limits(self._clock.now()),
         )
         if exchange.credential is not None:
             attempt.key_id = exchange.credential.key_id
@@ -50,3 +67,5 @@ class AttemptStage:
             raise
         finally:
             attempt.ended_at = self._clock.now()
+            if paced is not None:
+                paced.learn(attempt, attempt.ended_at)

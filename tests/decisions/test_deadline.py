@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.decisions.deadline import TimeoutSettings, WaitLimits, deadline_at, phase_limits, wait_limits
+from proxy.decisions.deadline import (
+    AnswerPaceSettings,
+    TimeoutSettings,
+    WaitLimits,
+    answer_pace,
+    deadline_at,
+    phase_limits,
+    wait_limits,
+)
 from proxy.exchange import PhaseLimits
 
 SECONDS = st.one_of(st.none(), st.floats(0.001, 10_000))
@@ -20,6 +29,29 @@ def test_the_policys_defaults() -> None:
 def test_a_tier_overrides_what_it_names_and_nothing_else() -> None:
     limits = phase_limits(TimeoutSettings(connect=2.0, stream=60.0), first_byte=8.0, answer=None, idle=1.0)
     assert limits == PhaseLimits(connect=2.0, first_byte=8.0, answer=600.0, idle=1.0, stream=60.0)
+
+
+PROVIDERS, TIERS = AnswerPaceSettings(factor=2.0), AnswerPaceSettings(factor=3.0)
+
+
+@pytest.mark.parametrize(
+    ("provider", "fixed", "tier", "follows"),
+    [
+        (None, None, None, None),
+        (None, 4.0, None, None),
+        (None, None, TIERS, TIERS),
+        (PROVIDERS, None, None, PROVIDERS),
+        (PROVIDERS, None, TIERS, TIERS),
+        (PROVIDERS, 4.0, None, None),
+    ],
+)
+def test_the_answer_limit_follows_the_tiers_pace_or_is_its_fixed_one_or_follows_the_providers(
+    provider: AnswerPaceSettings | None,
+    fixed: float | None,
+    tier: AnswerPaceSettings | None,
+    follows: AnswerPaceSettings | None,
+) -> None:
+    assert answer_pace(TimeoutSettings(answer_pace=provider), answer=fixed, pace=tier) == follows
 
 
 def test_waiting_is_short_where_another_tier_could_answer() -> None:

@@ -26,7 +26,10 @@ from proxy.policy.snapshot import TelemetrySnapshot
 
 Mode = Literal["enforce", "observe"]
 ClassName = Literal["P0", "P1", "P2"]
-MODE = "observe: refusals and waits are only reported, never made"
+MODE = (
+    "observe: what shares and breakers would refuse or let wait goes at once, and is only reported; the most lenient "
+    "of the policy's, the provider's and the route's mode holds"
+)
 
 
 class FleetSize(Section):

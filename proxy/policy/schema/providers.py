@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from pydantic.config import JsonDict
 
 from proxy.decisions.breaker import BreakerSettings
-from proxy.decisions.deadline import TimeoutSettings
+from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.queues import QueueSettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, Mode
@@ -32,12 +32,14 @@ from proxy.policy.schema.types import (
     Url,
     Variable,
     Weight,
+    expected,
     list_or_scalar,
     mapping_or_scalar,
 )
 from proxy.policy.snapshot import ConnectionSettings, KeySnapshot, ProviderSnapshot
 
 _TIMEOUTS = TimeoutSettings()
+_ANSWER_PACE = AnswerPaceSettings()
 _BREAKER = BreakerSettings()
 _QUEUE = QueueSettings()
 _CONNECTIONS = ConnectionSettings()
@@ -149,11 +151,23 @@ class Connections(Section):
     warm: Count = option(0, "how many are kept open in advance")
 
 
-class AnswerQuantile(Section):
-    """A limit that follows the times measured."""
+def _at_least_one(factor: float) -> float:
+    if factor < 1:
+        raise expected("a number, 1 or more: below the percentile itself the limit would cut off usual answers")
+    return factor
 
-    p95: Weight = required("factor on the 95th percentile of recent answers")
-    plus: Duration = option(Duration(0), "added to it")
+
+Factor = Annotated[Number, AfterValidator(_at_least_one), WithJsonSchema({"type": "number", "minimum": 1})]
+
+
+class AnswerQuantile(Section):
+    """A limit that follows the target's latest answers: factor × 95th percentile + plus.
+
+    The fixed limit (the provider's own, else the default) holds until 50 answers are known, and is never exceeded.
+    """
+
+    p95: Factor = required("factor on the 95th percentile of the time to the head, over the last 5 to 10 minutes")
+    plus: Duration = option(Duration(_ANSWER_PACE.plus), "added to it")
 
 
 AnswerLimit = Annotated[
