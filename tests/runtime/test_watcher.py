@@ -95,6 +95,35 @@ async def test_a_watcher_that_is_killed_is_revived(tmp_path: Path) -> None:
             await look(looks)
 
 
+async def test_a_watcher_that_fails_in_a_way_nobody_thought_of_polls_says_so_and_is_revived(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, told = Source(LookupError("a bug")), Told()
+    with caplog.at_level(logging.WARNING):
+        async with aclosing(told.looks(tmp_path, source, poll=0.01)) as looks:
+            while source.starts < 2:
+                await look(looks)
+    assert told.states == ["inotify and polling", "polling", "inotify and polling"]
+    assert caplog.text.count("cannot watch") == 1
+    assert "task policy watcher failed" not in caplog.text
+
+
+async def test_a_watcher_that_worked_is_complained_of_again_when_it_fails_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def flaky(directory: Path) -> AsyncIterator[object]:
+        yield directory
+        raise OSError("ended")
+
+    asked = asyncio.Event()
+    with caplog.at_level(logging.WARNING):
+        looks = changes(tmp_path, asked, lambda how: None, events=flaky, poll_seconds=NEVER, revive_seconds=0.01)
+        async with aclosing(looks):
+            for _ in range(3):
+                await look(looks)
+    assert caplog.text.count("cannot watch") >= 2
+
+
 def written(file: Path) -> None:
     file.write_text("in place")
 
