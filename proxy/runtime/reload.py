@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,9 @@ class PolicyKeeper:
         self._clock = clock
         self._parse = understand
         self._standing: Standing | None = None
+        self._stands = ""
+        self._stands_since = -math.inf
+        self._not_before = -math.inf
         self._live_snapshot: PolicySnapshot | None = None
         self._waits_for_secrets: PolicySnapshot | None = None
         self._secret_digest = ""
@@ -105,21 +109,21 @@ class PolicyKeeper:
         watch = changes(self._path, self._asked, self._watching)
         async with contextlib.aclosing(watch):
             async for _ in watch:
-                if await self._check():
-                    await self._clock.sleep(BETWEEN_RELOADS_SECONDS)
+                await self._check()
 
     def _watching(self, how: str) -> None:
         self.state.watching = how
 
-    async def _check(self) -> bool:
-        """Compares what is written with what is live; returns True when a policy went live."""
+    async def _check(self) -> None:
+        """Compares what is written with what is live, and takes what is new, whole and good."""
         began = self._clock.now()
         digest = ""
         try:
-            data = await self._settled()
+            data = await self._news()
             if data is None:
-                return False
+                return
             digest = data.digest
+            self._not_before = self._clock.now() + BETWEEN_RELOADS_SECONDS
             candidate = await asyncio.to_thread(self._understand, data)
             self._live(candidate, began=began)
         except PolicyUnreadable as problem:
@@ -132,45 +136,50 @@ class PolicyKeeper:
         except Exception as error:  # noqa: BLE001 - whatever fails here, the last good policy stays and it is told
             _log.exception("the policy met a bug")
             self._reject(digest, (f"{self._path}: a bug ({type(error).__name__}, see the log); the last policy stays",))
-        else:
-            return True
-        return False
 
-    async def _settled(self) -> PolicyBytes | None:
-        """Returns what is written when it is new and whole; None when nothing is to be done.
+    async def _news(self) -> PolicyBytes | None:
+        """Returns what is written once it is whole and its turn has come, the newest; None when it is no news.
 
-        A rename or a swap acts at once. A write in place acts when two reads are equal.
+        A rename or a swap is whole at once. A write in place is whole when two reads `SETTLE_SECONDS` apart are equal.
         """
-        now, data = await asyncio.to_thread(self._look)
-        if data.digest == self.state.digest:
-            return await self._unchanged(now, data)
-        if data.digest == self.state.seen_digest:
-            self._standing, self.state.problems = now, self._rejected
-            return data if await self._secrets_came() else None
-        while not came_whole(self._standing, now):
-            await self._clock.sleep(SETTLE_SECONDS)
-            self._standing, before = now, data
-            now, data = await asyncio.to_thread(self._look)
-            if data.digest == before.digest:
-                break
-        self._standing = now
-        return data if data.digest != self.state.digest else await self._unchanged(now, data)
+        while True:
+            data = await self._look()
+            due = self._not_before
+            if data.digest == self.state.digest:
+                if not await self._other_secrets(data):
+                    return None
+            elif data.digest == self.state.seen_digest:
+                self.state.problems = self._rejected
+                if not await self._secrets_came():
+                    return None
+            else:
+                due = max(due, self._stands_since + SETTLE_SECONDS)
+            wait = due - self._clock.now()
+            if wait <= 0:
+                return data
+            await self._clock.sleep(wait)
 
-    def _look(self) -> tuple[Standing | None, PolicyBytes]:
-        return standing(self._path), read_policy(self._path)
+    async def _look(self) -> PolicyBytes:
+        """Reads what is written, and notes since when the same is read; for ever, if it came at one stroke."""
+        before, self._stands = self._stands, ""
+        place, data = await asyncio.to_thread(lambda: (standing(self._path), read_policy(self._path)))
+        self._stands = data.digest
+        if self._stands != before:
+            self._stands_since = -math.inf if came_whole(self._standing, place) else self._clock.now()
+        self._standing = place
+        return data
 
-    async def _unchanged(self, now: Standing | None, data: PolicyBytes) -> PolicyBytes | None:
-        """What is live stands there, perhaps again: only its secrets may be others."""
-        self._standing = now
+    async def _other_secrets(self, data: PolicyBytes) -> bool:
+        """Whether what is live stands there, perhaps again, and its secrets are others."""
         self.state.seen_digest = data.digest
         assert self._live_snapshot is not None
         await asyncio.to_thread(self._secrets.read, self._live_snapshot)
         if self._secrets.digest(self._live_snapshot) != self._secret_digest:
-            return data
+            return True
         if self.state.problems:
             _log.info("what is written is again the policy in force, revision %d", self.state.revision)
         self.state.problems = ()
-        return None
+        return False
 
     async def _secrets_came(self) -> bool:
         """Whether a policy that was rejected only for its secrets has them all now."""

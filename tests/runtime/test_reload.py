@@ -11,7 +11,7 @@ from proxy.observer import PolicyLoaded
 from proxy.policy.load import load_policy
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.source import PolicyBytes
-from proxy.runtime.reload import SETTLE_SECONDS
+from proxy.runtime.reload import BETWEEN_RELOADS_SECONDS, SETTLE_SECONDS
 from tests.runtime.desk import BAD, TORN_BLOCK, Desk, text, with_key
 from tests.runtime.places import mounted, moved_in
 
@@ -73,6 +73,7 @@ async def test_a_swap_as_kubelet_makes_it_acts_at_once(tmp_path: Path, inside: s
     desk = Desk(tmp_path / inside)
     await desk.keeper.first()
     for version in (2, 3):
+        desk.clock.advance(BETWEEN_RELOADS_SECONDS)
         mounted(tmp_path, f"v{version}", text(version))
         assert await desk.check() == 0.0
     assert desk.limits == [1, 2, 3]

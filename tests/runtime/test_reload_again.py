@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.runtime.compiler import CompilerFailed
-from proxy.runtime.reload import SETTLE_SECONDS
+from proxy.runtime.reload import BETWEEN_RELOADS_SECONDS
 from tests.runtime.desk import BAD, Desk, text
 from tests.runtime.places import moved_in
 from tests.runtime.test_reload_following import run, stop, until
@@ -78,7 +78,7 @@ async def test_the_signal_wakes_a_keeper_that_follows(desk: Desk) -> None:
     desk.fails = False
     desk.keeper.ask()
     await until(lambda: desk.clock.next_due is not None)
-    desk.clock.advance(SETTLE_SECONDS)
+    desk.clock.advance(BETWEEN_RELOADS_SECONDS)
     await until(lambda: desk.limits == [1, 2])
     await stop(task)
 
