@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,9 @@ from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes
 
 LIMIT_SECONDS = 60.0
+TRIES = 3
+"""So many children may be lost in a row before a policy is checked in this process."""
+ENDED_FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 CHILD = (sys.executable, "-P", "-c", "import gc; gc.disable(); from proxy.policy.compile import main; main()")
 
 _log = logging.getLogger("sponson.policy")
@@ -27,10 +31,14 @@ class CompilerFailed(Exception):
         super().__init__(f"the process that checks policies {how}; try `sponson check` by hand")
 
 
+class _ChildLost(CompilerFailed):
+    """The child was ended from outside or could not run: for nothing that stands in the policy."""
+
+
 class PolicyCompiler:
     """Turns bytes into a snapshot. Blocking: call it in a thread."""
 
-    __slots__ = ("_command", "_environ", "_instance_index", "_limit_seconds", "_warm")
+    __slots__ = ("_command", "_environ", "_instance_index", "_limit_seconds", "_lost", "_warm")
 
     def __init__(
         self,
@@ -45,6 +53,7 @@ class PolicyCompiler:
         self._environ = _finding_this_package(environ) if environ is not None else None
         self._instance_index = instance_index
         self._warm: subprocess.Popen[bytes] | None = None
+        self._lost = 0
 
     def warm_up(self) -> None:
         """Starts a child that waits for its policy: it can import while we do."""
@@ -54,18 +63,30 @@ class PolicyCompiler:
             self._warm = None
 
     def __call__(self, data: PolicyBytes) -> PolicySnapshot:
-        """Returns the snapshot of a policy. Raises `PolicyError`, `CompilerFailed`."""
-        child, self._warm = self._warm, None
+        """Returns the snapshot of a policy. Raises `PolicyError`, `CompilerFailed`.
+
+        Where no child can live, the policy is checked in this process; never one that its child crashed or hung on.
+        """
         try:
-            child = child or self._start()
+            answer = self._asked(data)
         except OSError as error:
             _log.warning("cannot start a process to check the policy (%s); it is checked in this one", error)
             return _here(data, self._instance_index)
-        question = pickle.dumps((data, self._instance_index), pickle.HIGHEST_PROTOCOL)
-        answer = _ask(child, question, seconds=self._limit_seconds)
+        except _ChildLost as error:
+            self._lost += 1
+            if self._lost < TRIES:
+                raise
+            _log.warning("%s; after %d tries it is checked in this one", error, self._lost)
+            return _here(data, self._instance_index)
+        self._lost = 0
         if isinstance(answer, PolicySnapshot):
             return answer
         raise PolicyError(answer)
+
+    def _asked(self, data: PolicyBytes) -> PolicySnapshot | tuple[Problem, ...]:
+        child, self._warm = self._warm, None
+        question = pickle.dumps((data, self._instance_index), pickle.HIGHEST_PROTOCOL)
+        return _ask(child or self._start(), question, seconds=self._limit_seconds)
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Its own session: a Ctrl-C at the terminal is for the proxy, which ends its child by closing the pipe.
@@ -92,9 +113,14 @@ def _ask(child: subprocess.Popen[bytes], question: bytes, *, seconds: float) -> 
         child.kill()
         child.communicate()
         raise CompilerFailed(f"took longer than {seconds:g} s") from late
-    if child.returncode != 0:
-        raise CompilerFailed(f"ended with {child.returncode}")
-    answer: PolicySnapshot | tuple[Problem, ...] = pickle.loads(output)
+    if child.returncode > 0 or child.returncode in ENDED_FROM_OUTSIDE:
+        raise _ChildLost(f"ended with {child.returncode}")
+    if child.returncode < 0:
+        raise CompilerFailed(f"crashed with {child.returncode}")
+    try:
+        answer: PolicySnapshot | tuple[Problem, ...] = pickle.loads(output)
+    except Exception as error:
+        raise _ChildLost("gave no answer") from error
     return answer
 
 

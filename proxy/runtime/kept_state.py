@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar, cast
 
 from proxy.decisions.places import Places
+from proxy.decisions.queues import Line, Room
 from proxy.upstream.pool import Pool
 
 GRACE_SECONDS = 600.0
@@ -32,7 +33,16 @@ class _Kept:
 
 def _still_busy(core: object) -> bool:
     """Whether something of a removed policy still holds it: then its ten minutes have not begun."""
-    return (isinstance(core, Places) and core.used > 0) or (isinstance(core, Pool) and core.busy)
+    match core:
+        case Places():
+            return core.used > 0
+        case Pool():
+            return core.busy
+        case Line():
+            return any(core.waiters)
+        case Room():
+            return core.waiting > 0
+    return False
 
 
 class KeptState:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from proxy.policy.load import load_policy
 from proxy.policy.problem import PolicyError
 from proxy.policy.source import PolicyBytes
-from proxy.runtime.compiler import CompilerFailed, PolicyCompiler
+from proxy.runtime.compiler import TRIES, CompilerFailed, PolicyCompiler
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = PolicyBytes(
@@ -98,3 +100,69 @@ def test_a_child_that_fails_is_a_problem_that_names_the_cure() -> None:
     compiler = PolicyCompiler(command=(sys.executable, "-c", "raise SystemExit(3)"))
     with pytest.raises(CompilerFailed, match="ended with 3; try `sponson check`"):
         compiler(GOOD)
+
+
+# Children that are lost.
+
+
+@pytest.mark.parametrize(
+    "death", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "raise ImportError", "print('no answer')"]
+)
+def test_where_children_are_lost_again_and_again_the_policy_is_understood_here(death: str) -> None:
+    compiler = PolicyCompiler(command=(sys.executable, "-c", f"import os; {death}"))
+    for _ in range(TRIES - 1):
+        with pytest.raises(CompilerFailed):
+            compiler(GOOD)
+    assert compiler(GOOD) == load_policy(GOOD)
+    with pytest.raises(PolicyError):
+        compiler(BAD)
+
+
+@pytest.mark.parametrize("crash", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_policy_that_a_child_crashed_on_never_comes_into_this_process(crash: signal.Signals) -> None:
+    dies = f"import os, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.kill(os.getpid(), {crash:d})"
+    compiler = PolicyCompiler(command=(sys.executable, "-c", dies))
+    for _ in range(2 * TRIES):
+        with pytest.raises(CompilerFailed, match=f"crashed with -{crash:d}"):
+            compiler(GOOD)
+
+
+def test_a_policy_that_a_child_hung_on_never_comes_into_this_process() -> None:
+    compiler = PolicyCompiler(command=("/bin/sleep", "600"), limit_seconds=0.02)
+    for _ in range(2 * TRIES):
+        with pytest.raises(CompilerFailed, match="took longer"):
+            compiler(GOOD)
+
+
+def test_a_child_that_lives_ends_the_count_of_the_lost(tmp_path: Path) -> None:
+    healthy = tmp_path / "healthy"
+    code = f"import os, sys; os.path.exists({str(healthy)!r}) or sys.exit(1)"
+    compiler = PolicyCompiler(
+        command=(sys.executable, "-c", f"{code}; from proxy.policy.compile import main; main()"),
+        environ={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    for _ in range(TRIES - 1):
+        with pytest.raises(CompilerFailed):
+            compiler(GOOD)
+    healthy.touch()
+    assert compiler(GOOD) == load_policy(GOOD)
+    healthy.unlink()
+    with pytest.raises(CompilerFailed, match="ended with 1"):
+        compiler(GOOD)
+
+
+def test_a_child_that_is_killed_while_it_works_is_missed_at_once(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    works = (
+        f"import os, sys, time; sys.stdin.buffer.read(10); open({str(told)!r}, 'w').write(str(os.getpid())); "
+        "time.sleep(600)"
+    )
+    compiler = PolicyCompiler(command=(sys.executable, "-c", works))
+    big = PolicyBytes(files=(*GOOD.files, ("q.yaml", b"# " + b"x" * (1 << 20))))
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(compiler, big)
+        while not (told.exists() and told.read_text()):
+            time.sleep(0.01)
+        os.kill(int(told.read_text()), signal.SIGKILL)
+        with pytest.raises(CompilerFailed, match="ended with -9"):
+            asked.result(timeout=30)

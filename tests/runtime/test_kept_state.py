@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.decisions.admission import Admission
+from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.places import Places
+from proxy.decisions.queues import Ask, Line, QueueSettings, Room, Waiter
 from proxy.runtime.kept_state import GRACE_SECONDS, KeptState
 
 ONE, OTHER = ("breaker", "alpha", "m1"), ("breaker", "alpha", "m2")
@@ -72,6 +75,22 @@ def test_a_limit_whose_places_are_still_taken_is_not_forgotten() -> None:
     places.used = 0
     assert kept.expire(5000.0 + GRACE_SECONDS - 1.0) == []
     assert kept.expire(5000.0 + GRACE_SECONDS) == [places]
+
+
+def test_a_queue_in_which_somebody_waits_is_not_forgotten() -> None:
+    kept, admission = KeptState(), Admission()
+    kept.begin()
+    room = kept.get(("room", "alpha"), lambda: Room("alpha"))
+    line = kept.get(("line", "alpha", "m"), lambda: Line("alpha/m", room))
+    kept.commit(0.0)
+    room.reconfigure(QueueSettings(), share=0)
+    line.reconfigure((Places("alpha", 0),), None)
+    waiter = admission.enter(line, Ask(limits=WaitLimits(queue=9000.0, quota_wait=9000.0)), 0.0)
+    assert isinstance(waiter, Waiter)
+    assembled(kept, now=0.0)
+    assert kept.expire(5000.0) == []
+    admission.leave(waiter, 5000.0)
+    assert kept.expire(5000.0 + GRACE_SECONDS) == [room, line]
 
 
 def test_a_renamed_core_is_the_old_one_under_its_new_name_only() -> None:
