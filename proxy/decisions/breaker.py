@@ -16,7 +16,7 @@ from enum import StrEnum
 from proxy.decisions.cooldown import Cooldown
 from proxy.decisions.probes import Probes
 from proxy.decisions.ramp import Ramp
-from proxy.decisions.ticket import Ticket
+from proxy.decisions.ticket import SLOW_PART, Ticket
 from proxy.decisions.verdict import Verdict
 from proxy.decisions.window import ResultWindow
 
@@ -135,7 +135,7 @@ class Breaker:
         self.settings = settings
         self.ramp.reconfigure(first=settings.probes, share=share)
         self._first_byte = first_byte
-        self._slow_after = settings.slow_after if settings.slow_after is not None else first_byte * 2 / 3
+        self._slow_after = settings.slow_after if settings.slow_after is not None else first_byte * SLOW_PART
         self._window.calls = settings.window_calls
         self._window.seconds = settings.window_seconds
 

@@ -8,6 +8,9 @@ from typing import Protocol
 from proxy.decisions.verdict import Verdict
 from proxy.decisions.window import Entry
 
+SLOW_PART = 2 / 3
+"""A call is slow when this part of its first-byte limit has passed (`policy.md`, `breaker.slow`)."""
+
 
 class Issuer(Protocol):
     """What a ticket needs of the breaker that gave it."""

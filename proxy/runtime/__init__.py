@@ -6,6 +6,7 @@
 | kept_state | decision cores by identity, across reloads |
 | assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
 | targets, models | one provider's cores and pipelines; a tier's pipelines by model |
+| guard | a breaker in its place: whom it tells, which queues it empties, whom its ceiling binds |
 | secrets | reading named values; the last good one when a file vanishes |
 | reload | comparing, parsing in a thread, swapping one reference |
 | watcher, settling | when to look at the policy; whether what stands there is whole |

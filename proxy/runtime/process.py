@@ -195,14 +195,14 @@ class Process:
             rounds += 1
             try:
                 self.admission.tick(now)
+                for _, breaker, _ in self.kept.all(Breaker):
+                    breaker.tick(now)
                 if rounds % 10 == 0:
                     self._sweep(now)
             except Exception:  # noqa: BLE001 - every queue's and breaker's time hangs on this loop
                 _log.exception("the ticker met a bug")
 
     def _sweep(self, now: float) -> None:
-        for _, breaker, _ in self.kept.all(Breaker):
-            breaker.tick(now)
         for _, pool, _ in self.kept.all(Pool):
             pool.sweep(now)
         for core in self.kept.expire(now):

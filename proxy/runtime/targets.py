@@ -8,17 +8,17 @@ from typing import Final, TypeVar
 
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
-from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
+from proxy.decisions.breaker import Breaker
 from proxy.decisions.keys import Key, KeyRing
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Refusal, Room
+from proxy.decisions.queues import Line, Room
 from proxy.decisions.shares import FleetSettings, share_of
 from proxy.exchange import Credential, PhaseLimits
-from proxy.observer import BreakerChanged, KeyChanged, Observer
-from proxy.outcome import Reason
+from proxy.observer import KeyChanged, Observer
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
 from proxy.ports import Bits
 from proxy.runtime import pipeline
+from proxy.runtime.guard import Guard
 from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
 from proxy.runtime.secrets import Secrets, secret_hash
@@ -85,6 +85,7 @@ class Provider:
         self.pool = self._pool()
         self._named = {model for model, _ in snapshot.models}
         self._lines: dict[str, Line] = {}
+        self._guards: dict[str, Guard] = {}
         self._first_bytes: dict[str, float] = {}
         self._transport = Transport(
             pool=self.pool, headers=self._headers(), answer_headers=AnswerHeaders(), clock=shop.clock
@@ -163,57 +164,55 @@ class Provider:
         if model not in self._lines:
             line = self._kept("line", lambda: Line(f"{self.snapshot.name}/{model}", self.room), model)
             limits = [self._shop.process_places, self.places, self.connections]
-            granted = dict(self.snapshot.models).get(model)
-            if granted is not None:
-                share = share_of(granted, self._shop.fleet, key=f"{self.snapshot.name}/{model}")
+            if (share := self._model_share(model)) is not None:
                 limits.append(self._places("model", share, model))
             bound = tuple(places for places in limits if places is not None)
             self._lines[model] = line
-            self._shop.later(lambda: line.reconfigure(bound, self.ring))
+            self._shop.later(lambda: line.reconfigure(self._under_ceiling(model, bound), self.ring))
         return self._lines[model]
 
+    def _model_share(self, model: str) -> int | None:
+        granted = dict(self.snapshot.models).get(model)
+        if granted is None:
+            return None
+        return share_of(granted, self._shop.fleet, key=f"{self.snapshot.name}/{model}")
+
+    def _scope(self, model: str) -> str:
+        breaker = self.snapshot.breaker
+        return ANY_MODEL if breaker is not None and breaker.per_provider else model
+
+    def _under_ceiling(self, model: str, limits: tuple[Places, ...]) -> tuple[Places, ...]:
+        guard = self._guards.get(self._scope(model))
+        return guard.bound(limits) if guard is not None else limits
+
     def _breaker(self, model: str, line: Line, phases: PhaseLimits) -> Breaker | None:
-        settings, shop, name = self.snapshot.breaker, self._shop, self.snapshot.name
+        settings, shop = self.snapshot.breaker, self._shop
         if settings is None:
             return None
-        scope = ANY_MODEL if settings.per_provider else model
+        scope = self._scope(model)
         first_byte = self._longest_first_byte(scope, phases)
-        breaker = self._kept(
-            "breaker",
-            lambda: Breaker(settings, first_byte=first_byte, jitter=lambda: shop.bits(32) / 2**32),
-            str(self.pool.address),
-            scope,
-        )
-
-        def changed(change: BreakerChange) -> None:
-            shop.observer.happened(
-                BreakerChanged(
-                    provider=name,
-                    model=self.label(scope),
-                    old=change.old.value,
-                    new=change.new.value,
-                    why=change.why,
-                    open_seconds=change.open_seconds,
-                )
+        if scope not in self._guards:
+            breaker = self._kept(
+                "breaker",
+                lambda: Breaker(settings, first_byte=first_byte, jitter=lambda: shop.bits(32) / 2**32),
+                str(self.pool.address),
+                scope,
             )
-            if change.new is BreakerState.OPEN:
-                refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=change.open_seconds)
-                for waiting in self._all_lines() if settings.per_provider else [line]:
-                    shop.admission.flush(waiting, refusal, shop.clock.now())
-
-        shop.later(lambda: breaker.reconfigure(settings, first_byte=self._first_bytes[scope]))
-        shop.later(lambda: breaker.rewire(changed))
-        return breaker
+            behind = None if settings.per_provider else line
+            names = (self.snapshot.name, self.label(scope))
+            self._guards[scope] = Guard(breaker, shop, names=names, room=self.room, line=behind)
+        guard = self._guards[scope]
+        share = self._model_share(scope)
+        share = self.share if share is None else min(share, self.share)
+        shop.later(lambda: guard.breaker.reconfigure(settings, first_byte=self._first_bytes[scope], share=share))
+        shop.later(guard.take_over)
+        return guard.breaker
 
     def _longest_first_byte(self, scope: str, phases: PhaseLimits) -> float:
         """Several tiers may share a breaker: a call is slow, and a probe late, by the most patient of them."""
         longest = max(phases.first_byte, self._first_bytes.get(scope, 0.0))
         self._first_bytes[scope] = longest
         return longest
-
-    def _all_lines(self) -> list[Line]:
-        """Every queue of this provider, those of an earlier policy too."""
-        return [line for _, line, _ in self._shop.kept.all(Line) if line.room is self.room]
 
     def _ring(self) -> KeyRing:
         shop, name = self._shop, self.snapshot.name

@@ -1,11 +1,18 @@
-"""Breaker: leave to go before any wait, and the verdict at the end."""
+"""Breaker: leave to go before any wait, and the verdict at the end.
+
+`slow` is a rule for streams: how long an answer in one piece may take, nobody knows. But who gives one up after most
+of its limit tells the same as who gives up a slow stream: else a provider that hangs behind impatient callers is never
+seen.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
 from proxy.clock import Clock
 from proxy.decisions.breaker import Breaker
+from proxy.decisions.ticket import SLOW_PART
 from proxy.decisions.verdict import Verdict, verdict_of
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
@@ -40,4 +47,14 @@ class BreakerStage:
             raise
         finally:
             exchange.progress = None
+            if verdict is Verdict.GIVEN_UP:
+                ticket.slow_after = _slow_after(exchange)
             ticket.end(verdict, clock.now(), retry_after=retry_after)
+
+
+def _slow_after(exchange: Exchange) -> float:
+    """Returns after how many seconds an answer in one piece is slow; never, where the caller still sends."""
+    attempt = exchange.attempt
+    if attempt is None or exchange.request.upload_taken:
+        return inf
+    return attempt.limits.answer * SLOW_PART

@@ -148,3 +148,15 @@ def test_the_policys_page_shows_revision_hashes_age_and_problems() -> None:
         "rejected": 2,
         "watching": "polling",
     }
+
+
+async def test_a_breakers_ceiling_is_shown_while_it_stands(shop: Shop) -> None:
+    breaker = breaker_of(shop, "other")
+    assert row(status(shop)["breakers"], provider="alpha", model="other")["ceiling"] is None
+    shop.trip(breaker)
+    shop.clock.advance(61.0)
+    assert row(status(shop)["breakers"], provider="alpha", model="other")["ceiling"] == 3
+    permit = shop.permit("alpha", "other")
+    share, used = gauges(shop, "sponson.permits.share"), gauges(shop, "sponson.permits.used")
+    assert (used["breaker", "alpha", "other"], share["breaker", "alpha", "other"]) == (1, 3)
+    permit.release(shop.clock.now())

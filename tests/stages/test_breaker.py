@@ -10,7 +10,7 @@ from proxy.decisions.breaker import BreakerState
 from proxy.exchange import CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.stages.breaker import BreakerStage
-from tests.fakes import Ask, FakeClock, answered, make_exchange, settle
+from tests.fakes import LIMITS, Ask, FakeClock, answered, make_exchange, settle, with_attempt
 from tests.scripted import ScriptedTerminal
 from tests.stages.world import BREAKER, WatchedBreaker, failed
 
@@ -105,6 +105,76 @@ async def test_who_leaves_a_hung_stream_after_slow_after_counts_as_a_failure(wai
         assert task.cancelled()
         assert exchange.progress is None
     assert breaker.state is (BreakerState.OPEN if blamed else BreakerState.CLOSED)
+
+
+@pytest.mark.parametrize(
+    ("waited", "upload", "blamed"),
+    [(LIMITS.answer * 0.6, False, False), (LIMITS.answer * 0.7, False, True), (LIMITS.answer * 0.7, True, False)],
+)
+async def test_who_gives_up_an_answer_in_one_piece_after_most_of_its_limit_counts_as_a_failure(
+    waited: float, upload: bool, blamed: bool
+) -> None:
+    stage, breaker, clock = built()
+    for _ in range(LIMIT):
+        exchange = make_exchange(Ask(stream=False))
+        exchange.request.upload_taken = upload
+        with_attempt(exchange)
+
+        async def times_out(exchange: Exchange) -> Outcome:
+            await on_wire_then(exchange, answered(), clock)
+            clock.advance(waited)
+            return Outcome(OutcomeKind.TOTAL_TIMEOUT)
+
+        await stage(exchange, times_out)
+    assert breaker.state is (BreakerState.OPEN if blamed else BreakerState.CLOSED)
+
+
+async def test_who_gives_up_an_answer_that_has_begun_blames_nobody() -> None:
+    stage, breaker, clock = built()
+    for _ in range(LIMIT):
+        exchange = make_exchange(Ask(stream=False))
+        with_attempt(exchange)
+
+        async def begins_and_hangs(exchange: Exchange) -> Outcome:
+            await on_wire_then(exchange, answered(), clock)
+            assert exchange.progress is not None
+            exchange.progress.first_content(clock.now())
+            clock.advance(LIMITS.answer)
+            return Outcome(OutcomeKind.CLIENT_LEFT, status=200)
+
+        await stage(exchange, begins_and_hangs)
+    assert breaker.state is BreakerState.CLOSED
+
+
+async def test_a_caller_that_leaves_the_queue_late_blames_nobody() -> None:
+    stage, breaker, clock = built()
+    for _ in range(LIMIT):
+        exchange = make_exchange(Ask(stream=True))
+        with_attempt(exchange)
+
+        async def waits(exchange: Exchange) -> Outcome:
+            clock.advance(600.0)
+            return Outcome(OutcomeKind.CLIENT_LEFT)
+
+        await stage(exchange, waits)
+    assert breaker.state is BreakerState.CLOSED
+
+
+async def test_who_leaves_after_the_last_event_has_had_a_success() -> None:
+    stage, breaker, clock = built()
+    for _ in range(LIMIT - 1):
+        await stage(make_exchange(), ScriptedTerminal(failed()))
+    exchange = make_exchange(Ask(stream=True))
+    exchange.answered = True
+
+    async def cancelled(exchange: Exchange) -> Outcome:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await stage(exchange, cancelled)
+    await stage(make_exchange(), ScriptedTerminal(failed()))
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.statistics(clock.now()).calls == LIMIT + 1
 
 
 async def test_a_retry_after_makes_the_open_state_longer() -> None:

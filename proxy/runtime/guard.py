@@ -1,0 +1,81 @@
+"""A breaker in its place: whom it tells of its changes, which queues it empties, and which calls its ceiling binds.
+
+Owns the wiring between one breaker and admission. A breaker that outlives its policy without being part of the next
+one (the provider's address has changed) has no say any more over queues that the next one uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
+from proxy.decisions.places import Places
+from proxy.decisions.queues import Line, Refusal, Room
+from proxy.observer import BreakerChanged
+from proxy.outcome import Reason
+
+if TYPE_CHECKING:
+    from proxy.runtime.targets import Workshop
+
+
+class Guard:
+    """Stands between a breaker and the lines behind it: one target's, or all of a provider's (`line` None)."""
+
+    __slots__ = ("_line", "_model", "_provider", "_room", "_shop", "breaker")
+
+    def __init__(
+        self, breaker: Breaker, shop: Workshop, *, names: tuple[str, str], room: Room, line: Line | None
+    ) -> None:
+        self.breaker = breaker
+        self._shop = shop
+        self._provider, self._model = names
+        self._room = room
+        self._line = line
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._provider}/{self._model}: {self.breaker!r}>"
+
+    def take_over(self) -> None:
+        """From here on this guard is told what its breaker does."""
+        self.breaker.rewire(self._changed, self._ceiling_moved)
+
+    def bound(self, limits: Iterable[Places]) -> tuple[Places, ...]:
+        """Returns these limits and, while it stands, the breaker's ceiling."""
+        ramp = self.breaker.ramp
+        own = tuple(places for places in limits if places is not ramp.places)
+        return own if ramp.size is None else (*own, ramp.places)
+
+    def _changed(self, change: BreakerChange) -> None:
+        shop = self._shop
+        shop.observer.happened(
+            BreakerChanged(
+                provider=self._provider,
+                model=self._model,
+                old=change.old.value,
+                new=change.new.value,
+                why=change.why,
+                open_seconds=change.open_seconds,
+            )
+        )
+        if change.new is BreakerState.OPEN:
+            refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=change.open_seconds)
+            for line in self._lines():
+                shop.admission.flush(line, refusal, shop.clock.now())
+
+    def _ceiling_moved(self) -> None:
+        """Binds the lines or lets them go, and lets those go on who fit under the ceiling now."""
+        for line in self._lines():
+            limits = self.bound(line.limits)
+            if limits != line.limits:
+                line.reconfigure(limits, line.ring)
+        self._shop.admission.pump(self._shop.clock.now())
+
+    def _lines(self) -> list[Line]:
+        """Returns the queues behind the breaker, those of an earlier policy too."""
+        shop = self._shop
+        return [
+            line
+            for _, line, in_use in shop.kept.all(Line)
+            if line.room is self._room and self._line in (None, line) and (shop.live or not in_use)
+        ]
