@@ -8,6 +8,7 @@
     stream       `StreamScanner`: what an event stream has shown so far
     sse          the grammar of event streams
     usage        token counts out of usage objects
+    injection    usage that the proxy asks for itself, and takes out of the stream again
     errors       what an error object stands for
     retry_after  how long a provider asks us to wait, in all its spellings
     splice       changing fields of a JSON body without touching its other bytes

@@ -43,7 +43,7 @@ class Anthropic:
         error = _error_object(status, reason, message)
         return orjson.dumps({"type": "error", "error": error, "request_id": request_id})
 
-    def error_event(self, *, reason: str, message: str) -> bytes:
+    def error_event(self, *, reason: str, message: str, operation: Operation | None = None) -> bytes:
         """Returns an `error` event."""
         document = {"type": "error", "error": _error_object(status_of(reason), reason, message)}
         return b"event: error\ndata: %b\n\n" % orjson.dumps(document)

@@ -17,7 +17,8 @@ class Operation:
 
     `name` is the operation of the OpenTelemetry GenAI conventions, `kind` the wire's own (`chat`,
     `responses`, ...). `inference`: computes an answer and changes nothing, so it may be repeated by
-    default. `streams`: may answer with an event stream.
+    default. `streams`: may answer with an event stream. `usage_on_request`: that stream tells its usage only to
+    those who ask for it.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Operation:
     dialect: Dialect
     inference: bool = True
     streams: bool = False
+    usage_on_request: bool = False
 
 
 class Dialect(Protocol):
@@ -42,8 +44,11 @@ class Dialect(Protocol):
         """
         ...
 
-    def error_event(self, *, reason: str, message: str) -> bytes:
-        """Returns a whole event that shows a break inside a stream. Write it only between events."""
+    def error_event(self, *, reason: str, message: str, operation: Operation | None = None) -> bytes:
+        """Returns a whole event that shows a break inside a stream that answers `operation`.
+
+        Write it only between events: what it is appended to would else be completed by it, and be read.
+        """
         ...
 
     def usage_of(self, document: Mapping[str, Any]) -> Usage | None:

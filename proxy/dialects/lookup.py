@@ -18,14 +18,16 @@ _MESSAGES: Final = Operation(name="chat", kind="messages", dialect=ANTHROPIC, st
 _RERANK: Final = Operation(name="rerank", kind="rerank", dialect=OPENAI)
 
 _BY_PAIR: Final = {
-    ("chat", "completions"): Operation(name="chat", kind="chat", dialect=OPENAI, streams=True),
+    ("chat", "completions"): Operation(name="chat", kind="chat", dialect=OPENAI, streams=True, usage_on_request=True),
     ("fim", "completions"): Operation(name="text_completion", kind="completions", dialect=OPENAI, streams=True),
     ("v1", "messages"): _MESSAGES,
     ("messages", "count_tokens"): Operation(name="count_tokens", kind="count_tokens", dialect=ANTHROPIC),
     ("responses", "input_tokens"): Operation(name="count_tokens", kind="count_tokens", dialect=OPENAI),
 }
 _BY_LAST: Final = {
-    "completions": Operation(name="text_completion", kind="completions", dialect=OPENAI, streams=True),
+    "completions": Operation(
+        name="text_completion", kind="completions", dialect=OPENAI, streams=True, usage_on_request=True
+    ),
     "embeddings": Operation(name="embeddings", kind="embeddings", dialect=OPENAI),
     "responses": Operation(name="chat", kind="responses", dialect=OPENAI, streams=True),
     "moderations": Operation(name="moderations", kind="moderations", dialect=OPENAI),

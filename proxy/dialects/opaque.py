@@ -28,7 +28,7 @@ class Opaque:
         """Returns `{"error": {"message", "type", "code"}, "request_id"}`."""
         return orjson.dumps({"error": _error_object(status, reason, message), "request_id": request_id})
 
-    def error_event(self, *, reason: str, message: str) -> bytes:
+    def error_event(self, *, reason: str, message: str, operation: Operation | None = None) -> bytes:
         """Returns an `error` event."""
         return b"event: error\ndata: %b\n\n" % orjson.dumps(
             {"error": _error_object(status_of(reason), reason, message)}

@@ -24,9 +24,12 @@ _DELTA_CONTENT: Final = (
     "reasoning_details",
     "audio",
 )
+_RESPONSES: Final = "responses"
 _ERROR_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _KEEP_ALIVES: Final = frozenset({"ping", "keepalive"})
 _PREAMBLE: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
+_PARTS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
+_EMPTY_AT_START: Final = frozenset({"message", "reasoning"})
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -44,9 +47,13 @@ class OpenAI:
         """Returns `{"error": {"message", "type", "param", "code"}, "request_id"}`."""
         return orjson.dumps({"error": error_object(status, reason, message), "request_id": request_id})
 
-    def error_event(self, *, reason: str, message: str) -> bytes:
-        """Returns a `data:` event with an error object, for which the SDKs raise."""
-        return b"data: %b\n\n" % orjson.dumps({"error": error_object(status_of(reason), reason, message)})
+    def error_event(self, *, reason: str, message: str, operation: Operation | None = None) -> bytes:
+        """Returns an event with an error object, for which the SDKs raise; one of `responses` has its own shape too."""
+        error = error_object(status_of(reason), reason, message)
+        if operation is None or operation.kind != _RESPONSES:
+            return b"data: %b\n\n" % orjson.dumps({"error": error})
+        own = {"type": "error", "code": error["code"], "message": error["message"], "param": None, "error": error}
+        return b"event: error\ndata: %b\n\n" % orjson.dumps(own)
 
     def usage_of(self, document: Mapping[str, Any]) -> Usage | None:
         """Returns the tokens of an answer's `usage`."""
@@ -54,7 +61,7 @@ class OpenAI:
 
     def scanner(self, operation: Operation) -> StreamScanner:
         """Returns a scanner for chunks, or for the typed events of `responses`."""
-        return StreamScanner(RESPONSES_EVENTS if operation.kind == "responses" else CHUNKS)
+        return StreamScanner(RESPONSES_EVENTS if operation.kind == _RESPONSES else CHUNKS)
 
 
 def error_object(status: int, reason: str, message: str) -> dict[str, Any]:
@@ -101,7 +108,7 @@ def _read_response_event(name: bytes, document: Any) -> Signs:
     error = error_in(document)
     if not isinstance(document, dict):
         return Signs(content=True, error=error)
-    kind = document.get("type")
+    kind = document.get("type") or name.decode("ascii", "replace")
     response = document.get("response")
     usage = None
     if kind in _ENDS and isinstance(response, dict):
@@ -109,8 +116,18 @@ def _read_response_event(name: bytes, document: Any) -> Signs:
         error = error or error_in(response)
     if error is None and (kind == "response.failed" or name == b"error"):
         error = AnswerError(500, "error")
-    content = kind not in _PREAMBLE and kind not in _KEEP_ALIVES
-    return Signs(content=content, done=kind in _ENDS, error=error, usage=usage)
+    return Signs(content=_response_has_content(kind, document), done=kind in _ENDS, error=error, usage=usage)
+
+
+def _response_has_content(kind: Any, document: Mapping[str, Any]) -> bool:
+    """Returns False for keep-alives, the state of the response, and the start of what is still empty."""
+    if kind == "response.output_item.added":
+        item = document.get("item")
+        return not isinstance(item, dict) or item.get("type") not in _EMPTY_AT_START or bool(item.get("content"))
+    if kind in _PARTS:
+        part = document.get("part")
+        return not isinstance(part, dict) or bool(part.get("text") or part.get("refusal"))
+    return kind not in _PREAMBLE and kind not in _KEEP_ALIVES
 
 
 CHUNKS: Final = EventShape(read=_read_chunk)

@@ -61,6 +61,24 @@ def with_fields(body: bytes, document: Mapping[str, Any], fields: Mapping[str, A
     return b"".join(pieces)
 
 
+def with_fields_in(body: bytes, name: str, fields: Mapping[str, Any]) -> bytes:
+    """Returns the body with these fields in its top-level object `name`, whose other members stay as they came.
+
+    What stands there and is no object is replaced, what is missing is added; repeated ones are all changed.
+    """
+    pieces: list[bytes] = []
+    copied = 0
+    for key, start, end in _members(body):
+        if key == name:
+            value = body[start:end]
+            pieces += (body[copied:start], with_fields(value, fields, fields) if value[0] in b"{" else _encoded(fields))
+            copied = end
+    if not copied:
+        return with_fields(body, fields, {name: fields})
+    pieces.append(body[copied:])
+    return b"".join(pieces)
+
+
 def _only_model(body: bytes) -> tuple[int, int] | None:
     """Returns where the value of `model` stands, if one look decides that; the object has such a key."""
     at = body.find(_MODEL_KEY)

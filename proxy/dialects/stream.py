@@ -14,15 +14,13 @@ import orjson
 
 from proxy.dialects.errors import AnswerError
 from proxy.dialects.sse import EventSplitter, plain_events
-from proxy.dialects.usage import later_usage
+from proxy.dialects.usage import later_usage, may_report
 from proxy.exchange import Usage
 
 _DONE: Final = b"[DONE]"
 _ERROR: Final = b"error"
 _ERROR_KEY: Final = b'"error"'
 _ERROR_NAMES: Final = (b"event: error\n", b"event:error\n")
-_USAGE_KEY: Final = b'"usage"'
-_NO_USAGE: Final = (b'"usage":null', b'"usage": null')
 
 
 class Signs(NamedTuple):
@@ -107,9 +105,7 @@ class StreamScanner:
         for word in self._shape.words:
             if text.find(word) >= 0:
                 return True
-        if text.find(_USAGE_KEY) < 0:
-            return False
-        return text.count(_USAGE_KEY) != text.count(_NO_USAGE[0]) + text.count(_NO_USAGE[1])
+        return may_report(text)
 
     def _take(self, name: bytes, data: bytes | None) -> None:
         self.events += 1

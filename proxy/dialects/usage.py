@@ -11,6 +11,15 @@ _ANTHROPIC: Final = frozenset(
     {"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"}
 )
 _TOO_MANY: Final = 1 << 53
+_KEY: Final = b'"usage"'
+_NOTHING: Final = (b'"usage":null', b'"usage": null')
+
+
+def may_report(text: bytes) -> bool:
+    """Returns False when these bytes of a stream surely hold no usage object: only `null`, as most chunks do."""
+    if text.find(_KEY) < 0:
+        return False
+    return text.count(_KEY) != text.count(_NOTHING[0]) + text.count(_NOTHING[1])
 
 
 def openai_usage(usage: Any) -> Usage | None:

@@ -10,7 +10,10 @@ from proxy.exchange import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One stream: the path that it answers, its bytes, and what a scanner shows at its end."""
+    """One stream: the path that it answers, its bytes, and what a scanner shows at its end.
+
+    `preamble`: events before the one that brings the first content.
+    """
 
     name: str
     path: str = "/v1/chat/completions"
@@ -21,6 +24,7 @@ class Recorded:
     error: AnswerError | None = None
     usage: Usage | None = None
     malformed: int = 0
+    preamble: int = 0
 
 
 def chunk(delta: str, *, finish: str = "null", usage: str = "") -> bytes:

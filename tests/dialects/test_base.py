@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.dialects.base import Dialect, Operation
 from proxy.dialects.errors import error_in
-from proxy.dialects.lookup import dialect_named
+from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.dialects.sse import EventSplitter
 from proxy.outcome import STATUS, Reason
 
@@ -29,9 +29,11 @@ def test_error_bodies_are_whole_json(dialect: Dialect, reason: Reason, message: 
 
 
 @every
+@pytest.mark.parametrize("path", ["", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
 @pytest.mark.parametrize("reason", Reason)
-def test_error_events_are_one_whole_event_that_holds_an_error(dialect: Dialect, reason: Reason) -> None:
-    event = dialect.error_event(reason=reason, message="a\n\ndata: [DONE]\r\n\r\n\ud800 Try again.")
+def test_error_events_are_one_whole_event_that_holds_an_error(dialect: Dialect, reason: Reason, path: str) -> None:
+    message = "a\n\ndata: [DONE]\r\n\r\n\ud800 Try again."
+    event = dialect.error_event(reason=reason, message=message, operation=operation_of(path))
     splitter = EventSplitter()
     ((_, data),) = splitter.feed(event)
     assert splitter.between_events
@@ -39,6 +41,7 @@ def test_error_events_are_one_whole_event_that_holds_an_error(dialect: Dialect, 
     document = orjson.loads(data)
     assert document["error"]["code"] == reason
     assert document["error"]["message"] == "a\n\ndata: [DONE]\r\n\r\n? Try again."
+    assert error_in(document) is not None
 
 
 def test_operations_are_values() -> None:

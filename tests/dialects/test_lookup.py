@@ -40,6 +40,12 @@ def test_known_paths(path: str, kind: str, name: str, dialect: str, streams: boo
     assert operation.inference
 
 
+def test_whose_streams_tell_usage_only_when_asked() -> None:
+    paths = ["chat/completions", "completions", "fim/completions", "responses", "messages", "embeddings"]
+    operations = [operation_of(f"/v1/{path}") for path in paths]
+    assert [operation and operation.usage_on_request for operation in operations] == [True, True] + [False] * 4
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from proxy.dialects.lookup import operation_of
 from proxy.dialects.openai import OpenAI
 from proxy.exchange import Usage
 
@@ -33,6 +34,22 @@ def test_error_event_takes_its_type_from_the_reason() -> None:
     event = OpenAI().error_event(reason="queue_timeout", message="x")
     error = b'{"message":"x","type":"rate_limit_error","param":null,"code":"queue_timeout"}'
     assert event == b'data: {"error":' + error + b"}\n\n"
+
+
+def test_error_event_of_responses_has_the_shape_of_their_errors_too() -> None:
+    event = OpenAI().error_event(reason="idle_timeout", message="x", operation=operation_of("/v1/responses"))
+    name, _, data = event.partition(b"\ndata: ")
+    error = {"message": "x", "type": "server_error", "param": None, "code": "idle_timeout"}
+    assert name == b"event: error"
+    assert orjson.loads(data) == {
+        "type": "error",
+        "code": "idle_timeout",
+        "message": "x",
+        "param": None,
+        "error": error,
+    }
+    chat = OpenAI().error_event(reason="idle_timeout", message="x", operation=operation_of("/v1/chat/completions"))
+    assert chat == OpenAI().error_event(reason="idle_timeout", message="x")
 
 
 def test_usage_of_answers() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.splice import with_fields, with_model
+from proxy.dialects.splice import with_fields, with_fields_in, with_model
 
 KEYS = st.sampled_from(["model", "Model", "a", 'x"model', "é", "\\", "{", "messages"]) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=4
@@ -74,6 +74,34 @@ def test_only_the_fields_change(members: list[tuple[str, str, str]], space: str,
             assert (before + value).encode() in changed
         else:
             assert before.encode() in changed
+
+
+@given(spelled_objects(), spelled_objects(), SPACES, st.dictionaries(KEYS, VALUES, max_size=3))
+def test_only_fields_of_an_inner_object_change(
+    members: list[tuple[str, str, str]], inner: list[tuple[str, str, str]], space: str, fields: dict[str, Any]
+) -> None:
+    value = joined(inner, space).decode().strip()
+    body = joined([*members, ("inner", '"inner" :', value)], space)
+    changed = with_fields_in(body, "inner", fields)
+    assert json.loads(changed) == json.loads(body) | {"inner": json.loads(value) | fields}
+    assert changed.startswith(body[: body.rindex(b'"inner"')])
+    for name, before, text in inner:
+        assert before.encode() in changed
+        assert name in fields or (before + text).encode() in changed
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        (b"{}", b'{"o":{"a":1}}'),
+        (b'{ "x": 1.0 }', b'{ "x": 1.0 ,"o":{"a":1}}'),
+        (b'{"o": null ,"x":{"o":{}}}', b'{"o": {"a":1} ,"x":{"o":{}}}'),
+        (b'{"o":[{"a":2}]}', b'{"o":{"a":1}}'),
+        (b'{"o":{"a":2},"o":"x","\\u006f":{ }}', b'{"o":{"a":1},"o":{"a":1},"\\u006f":{ "a":1}}'),
+    ],
+)
+def test_inner_objects(body: bytes, changed: bytes) -> None:
+    assert with_fields_in(body, "o", {"a": 1}) == changed
 
 
 @pytest.mark.parametrize(

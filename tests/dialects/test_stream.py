@@ -135,6 +135,16 @@ def test_what_is_content_in_a_chunk(delta: str, content: bool) -> None:
         ("/v1/responses", {"type": "response.queued", "response": {}}, False),
         ("/v1/responses", {"type": "keepalive"}, False),
         ("/v1/responses", {"type": "response.function_call_arguments.delta", "delta": "{"}, True),
+        ("/v1/responses", {"type": "response.output_item.added", "item": {"type": "message", "content": []}}, False),
+        ("/v1/responses", {"type": "response.output_item.added", "item": {"type": "message", "content": [1]}}, True),
+        ("/v1/responses", {"type": "response.output_item.added", "item": {"type": "reasoning"}}, False),
+        ("/v1/responses", {"type": "response.output_item.added", "item": {"type": "function_call"}}, True),
+        ("/v1/responses", {"type": "response.output_item.added"}, True),
+        ("/v1/responses", {"type": "response.content_part.added", "part": {"text": ""}}, False),
+        ("/v1/responses", {"type": "response.content_part.added", "part": {"text": "x"}}, True),
+        ("/v1/responses", {"type": "response.content_part.added", "part": {"refusal": "x"}}, True),
+        ("/v1/responses", {"type": "response.reasoning_summary_part.added", "part": {"text": ""}}, False),
+        ("/v1/responses", {"type": "response.completed", "response": {}}, True),
         ("/v1/messages", {"type": "ping"}, False),
         (
             "/v1/messages",
@@ -197,6 +207,14 @@ def test_the_end_of_responses_without_usage() -> None:
     assert scanner.error is None
 
 
+def test_an_event_of_responses_may_have_its_type_in_its_name_alone() -> None:
+    scanner = scanner_for("/v1/responses")
+    scanner.feed(b'event: response.created\ndata: {"response":{"id":"r"}}\n\n')
+    assert not scanner.content
+    scanner.feed(b'event: response.completed\ndata: {"response":{"usage":{"input_tokens":1,"output_tokens":2}}}\n\n')
+    assert (scanner.content, scanner.done, scanner.usage) == (True, True, Usage(1, 2))
+
+
 def test_a_tool_call_that_speaks_of_errors_is_no_error() -> None:
     scanner = scanner_for("/v1/chat/completions")
     scanner.feed(b"data: " + chunk('{"content":"{\\"error\\": {\\"code\\": 500}}"}') + b"\n\n")
@@ -246,7 +264,7 @@ def test_our_own_error_event_is_understood_after_any_stream() -> None:
         assert operation is not None
         if stream.done or stream.error:
             continue
-        ours = operation.dialect.error_event(reason="idle_timeout", message="")
+        ours = operation.dialect.error_event(reason="idle_timeout", message="", operation=operation)
         scanner = scanned(stream.path, [stream.data, ours])
         assert scanner.error is not None
         assert scanner.events == stream.events + 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.usage import anthropic_usage, later_usage, openai_usage
+from proxy.dialects.usage import anthropic_usage, later_usage, may_report, openai_usage
 from proxy.exchange import Usage
 
 
@@ -61,6 +61,21 @@ def test_openai(usage: Any, expected: Usage | None) -> None:
 )
 def test_anthropic(usage: Any, expected: Usage | None) -> None:
     assert anthropic_usage(usage) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        (b"", False),
+        (b'{"usage":null}\n{"usage": null}', False),
+        (b'{"content":"\\"usage\\":{}"}', False),
+        (b'{"usage":{}}', True),
+        (b'{"usage" :null}', True),
+        (b'{"usage":null}\n{"usage":{}}', True),
+    ],
+)
+def test_where_a_report_may_be(text: bytes, may: bool) -> None:
+    assert may_report(text) is may
 
 
 def test_later_reports_never_sum() -> None:
