@@ -4,5 +4,7 @@ messages    bodies, events and scripts that many tests send
 caller      Wire and call(): the application's side, byte by byte
 scripted    ScriptedProvider: the model server's side, one coroutine a request
 harness     ProxyProcess, and Lab: a proxy and the providers that its policy names
+reasons     the table of reasons: how each is provoked, and what is told
+unreachable addresses at which nobody answers
 test_*      one module a promise; the tests of a module share a Lab, each with providers of its own
 """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from tests.integration.messages import (
     streams,
 )
 from tests.integration.scripted import Exchange, Script
+from tests.integration.unreachable import full_listener
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,27 +114,12 @@ POLICY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def stuck_port() -> Iterator[int]:
-    """A port whose queue of connections is full: a dial neither succeeds nor fails."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        listener.listen(0)
-        port: int = listener.getsockname()[1]
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex((HOST, port))
-        yield port
-        for filler in fillers:
-            filler.close()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab(stuck_port: int) -> AsyncIterator[Lab]:
-    POLICY["providers"]["stuck"]["base_url"] = f"http://{HOST}:{stuck_port}/v1"
-    async with Lab(POLICY, env={"KEY": "sk-k"}) as lab:
-        yield lab
+async def lab() -> AsyncIterator[Lab]:
+    with full_listener() as port:
+        POLICY["providers"]["stuck"]["base_url"] = f"http://{HOST}:{port}/v1"
+        async with Lab(POLICY, env={"KEY": "sk-k"}) as lab:
+            yield lab
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
