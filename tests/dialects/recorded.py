@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from proxy.dialects.errors import AnswerError
 from proxy.exchange import Usage
+from tests.dialects.recorded_messages import MESSAGE_OVERLOADED, MESSAGE_THINKING, data, named
 from tests.dialects.streams import Recorded
 
 DONE = b"data: [DONE]\n\n"
 RESPONSES = "/v1/responses"
-MESSAGES = "/v1/messages"
-
-
-def data(document: Any) -> bytes:
-    """Returns an event without a name."""
-    return b"data: " + orjson.dumps(document) + b"\n\n"
-
-
-def typed(kind: str, **rest: Any) -> bytes:
-    """Returns an event whose name is also its type."""
-    return b"event: " + kind.encode() + b"\n" + data({"type": kind, **rest})
 
 
 def numbered(*events: tuple[str, dict[str, Any]]) -> bytes:
     """Returns the events of a response, counted."""
-    return b"".join(typed(kind, **rest, sequence_number=number) for number, (kind, rest) in enumerate(events))
+    return b"".join(named(kind, **rest, sequence_number=number) for number, (kind, rest) in enumerate(events))
 
 
 def chunk(delta: Any, finish: str | None = None, **rest: Any) -> bytes:
@@ -223,77 +211,6 @@ RESPONSE_FAILED = Recorded(
     done=False,
     error=AnswerError(500, "server_error"),
     usage=Usage(328, 52, 300),
-)
-
-MESSAGE_USAGE: dict[str, Any] = {
-    "input_tokens": 472,
-    "cache_creation_input_tokens": 100,
-    "cache_read_input_tokens": 2000,
-}
-MESSAGE_USAGE |= {"cache_creation": {"ephemeral_5m_input_tokens": 100}, "output_tokens": 2, "service_tier": "standard"}
-
-
-def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
-    """Returns a content block from its start to its stop."""
-    return b"".join(
-        [
-            typed("content_block_start", index=index, content_block=start),
-            *(typed("content_block_delta", index=index, delta=delta) for delta in deltas),
-            typed("content_block_stop", index=index),
-        ]
-    )
-
-
-MESSAGE_THINKING = Recorded(
-    name="a message that thinks, speaks and calls a tool",
-    path=MESSAGES,
-    data=b"".join(
-        [
-            typed(
-                "message_start", message={"id": "msg_01", "role": "assistant", "content": [], "usage": MESSAGE_USAGE}
-            ),
-            typed("ping"),
-            block(
-                0,
-                {"type": "thinking", "thinking": "", "signature": ""},
-                {"type": "thinking_delta", "thinking": 'The "message_stop" is near.'},
-                {"type": "signature_delta", "signature": "EqQBCgIYAhIM"},
-            ),
-            block(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Ich sehe nach …"}),
-            typed("ping"),
-            block(
-                2,
-                {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
-                {"type": "input_json_delta", "partial_json": ""},
-                {"type": "input_json_delta", "partial_json": '{"error": '},
-                {"type": "input_json_delta", "partial_json": "1}"},
-            ),
-            typed("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 40}),
-            typed("message_delta", delta={"stop_reason": "tool_use"}, usage={**MESSAGE_USAGE, "output_tokens": 89}),
-            typed("message_stop"),
-        ]
-    ),
-    preamble=3,
-    events=18,
-    usage=Usage(2572, 89, 2000),
-)
-
-MESSAGE_OVERLOADED = Recorded(
-    name="a message that breaks off with an error of its provider",
-    path=MESSAGES,
-    data=b"".join(
-        [
-            typed("message_start", message={"id": "msg_02", "content": [], "usage": MESSAGE_USAGE}),
-            typed("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-            typed("content_block_delta", index=0, delta={"type": "text_delta", "text": "Then"}),
-            typed("error", error={"type": "overloaded_error", "message": "Overloaded"}, request_id="req_1"),
-        ]
-    ).replace(b"\n", b"\r\n"),
-    preamble=2,
-    events=4,
-    done=False,
-    error=AnswerError(529, "overloaded_error"),
-    usage=Usage(2572, 2, 2000),
 )
 
 RECORDED = (

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from proxy.dialects.injection import LARGEST_HELD, UsageFilter, ask_for_usage
 from proxy.dialects.lookup import operation_of
-from tests.dialects.recorded import CHAT, CHUNK, COMPLETIONS, DONE, RECORDED, USAGE, chunk, data
+from tests.dialects.recorded import CHAT, CHUNK, COMPLETIONS, DONE, RECORDED, USAGE, chunk
+from tests.dialects.recorded_messages import data
 from tests.dialects.streams import GRAMMAR, LAST_WITHOUT_BLANK, STREAMS, Recorded
 from tests.dialects.test_recorded import SPELLINGS, cut
 
