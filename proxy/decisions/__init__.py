@@ -12,6 +12,8 @@
 | probes, ramp | the leases of half-open; the ceiling under which a target comes back |
 | admission | who waits, who goes next, who is refused: permits and keys taken together |
 | queues, places | where calls wait, and the counted limits that bind them |
+| shortage, holds | who lacks one and the same thing, and how long those who have it keep it |
+| observing | what a share would have done to a call that `mode: observe` lets go |
 | shares | apportionment of fleet-wide limits |
 | keys | weighted choice, rest after 429, parking after 401 |
 | joining | which path a provider is asked for |

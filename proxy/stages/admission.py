@@ -8,9 +8,10 @@ from proxy.clock import Clock
 from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Lack
+from proxy.decisions.observing import Tally, would_do
 from proxy.decisions.queues import Ask, Line, Permit, Refusal, Waiter
 from proxy.exchange import Exchange
-from proxy.observer import Waited
+from proxy.observer import Observed, Waited
 from proxy.outcome import Outcome, OutcomeKind, refused
 from proxy.stage import CallNext
 
@@ -65,12 +66,15 @@ class AdmissionStage:
         ask = Ask(
             klass=_CLASS_INDEX[exchange.facts.klass],
             bytes=len(exchange.payload or b""),
-            limits=self._limits if exchange.payload is not None else self._short,
+            limits=self._waits(exchange),
             deadline_at=exchange.deadline_at,
             tried=exchange.tried_keys,
         )
         answer = self._admission.enter(self._line, ask, self._clock.now())
         return await self._wait(answer, exchange) if isinstance(answer, Waiter) else answer
+
+    def _waits(self, exchange: Exchange) -> WaitLimits:
+        return self._limits if exchange.payload is not None else self._short
 
     async def _wait(self, waiter: Waiter, exchange: Exchange) -> Permit | Refusal:
         """Waits until the core has decided; a caller that leaves gives back what was handed to it meanwhile."""
@@ -91,3 +95,29 @@ class AdmissionStage:
         answer = waiter.permit or waiter.refusal
         assert answer is not None
         return answer
+
+
+class ObservingAdmissionStage(AdmissionStage):
+    """Lets every attempt go that lacks nothing but a place (`mode: observe`), and counts those that did.
+
+    `line` must observe; a resting key is waited for as ever.
+    """
+
+    __slots__ = ("_tally",)
+
+    def __init__(self, admission: Admission, line: Line, *, limits: WaitLimits, clock: Clock, tally: Tally) -> None:
+        super().__init__(admission, line, limits=limits, clock=clock)
+        self._tally = tally
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
+        """Notes what enforcing would have done; learns how long calls hold their places."""
+        now, facts, tally = self._clock.now(), exchange.facts, self._tally
+        would = would_do(self._line, tally, self._waits(exchange).queue, now)
+        if would is not None:
+            tally.count(would)
+            exchange.note(now, Observed(provider=facts.provider, tier=facts.tier, would=would))
+        queued = facts.queued_seconds
+        outcome = await super().__call__(exchange, call_next)
+        if not outcome.local:
+            tally.held(self._clock.now() - now - (facts.queued_seconds - queued))
+        return outcome

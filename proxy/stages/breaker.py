@@ -8,13 +8,16 @@ seen.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from math import inf
 
 from proxy.clock import Clock
 from proxy.decisions.breaker import Breaker
+from proxy.decisions.observing import Tally
 from proxy.decisions.ticket import SLOW_PART
 from proxy.decisions.verdict import Verdict, verdict_of
 from proxy.exchange import Exchange
+from proxy.observer import Observed, Would
 from proxy.outcome import Outcome, Reason, refused
 from proxy.stage import CallNext
 
@@ -34,7 +37,7 @@ class BreakerStage:
         now = clock.now()
         ticket = self._breaker.acquire(now, stream=exchange.facts.stream)
         if ticket is None:
-            return refused(Reason.BREAKER_OPEN, retry_after=self._breaker.retry_after(now))
+            return await self._refused(exchange, call_next, now)
         exchange.progress = ticket
         verdict, retry_after = Verdict.GIVEN_UP, None
         try:
@@ -50,6 +53,29 @@ class BreakerStage:
             if verdict is Verdict.GIVEN_UP:
                 ticket.slow_after = _slow_after(exchange)
             ticket.end(verdict, clock.now(), retry_after=retry_after)
+
+    async def _refused(self, exchange: Exchange, call_next: CallNext, now: float) -> Outcome:
+        return refused(Reason.BREAKER_OPEN, retry_after=self._breaker.retry_after(now))
+
+
+class ObservingBreakerStage(BreakerStage):
+    """Asks the breaker and lets every call go (`mode: observe`); one that it would have refused is counted.
+
+    How such a call ends is not told to the breaker: it hears only of those that it would have let go.
+    """
+
+    __slots__ = ("_tallies",)
+
+    def __init__(self, breaker: Breaker, *, clock: Clock, tallies: Iterable[Tally]) -> None:
+        super().__init__(breaker, clock=clock)
+        self._tallies = tuple(tallies)
+
+    async def _refused(self, exchange: Exchange, call_next: CallNext, now: float) -> Outcome:
+        for tally in self._tallies:
+            tally.count(Would.BREAKER_OPEN)
+        facts = exchange.facts
+        exchange.note(now, Observed(provider=facts.provider, tier=facts.tier, would=Would.BREAKER_OPEN))
+        return await call_next(exchange)
 
 
 def _slow_after(exchange: Exchange) -> float:

@@ -1,0 +1,102 @@
+"""What is said of calls that observing let go: whether they would have waited, and long enough to be refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.decisions.keys import KeyRing
+from proxy.decisions.observing import Tally, least_busy, would_do
+from proxy.decisions.places import Places
+from proxy.observer import Would
+from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room
+
+QUEUE = 10.0
+
+
+def taken(used: int, size: int, label: str = "provider alpha") -> Places:
+    places = Places(label, size)
+    places.used = used
+    return places
+
+
+def would(
+    *limits: Places, ring: KeyRing | None = None, hold: float = 0.0, queue: float = QUEUE, most: int = 8
+) -> Would | None:
+    tally = Tally()
+    tally.held(hold)
+    return would_do(a_line(a_room(most=most), *limits, ring=ring), tally, queue, NOW)
+
+
+def test_a_call_that_has_a_place_in_all_limits_would_just_go() -> None:
+    assert would(taken(3, 4), taken(0, 1)) is None
+    assert would() is None
+
+
+@pytest.mark.parametrize("limits", [(taken(4, 4), taken(0, 9)), (taken(0, 9), taken(5, 4))])
+def test_a_call_that_lacks_one_place_would_wait(limits: tuple[Places, ...]) -> None:
+    assert would(*limits) is Would.WAIT
+
+
+def test_calls_above_the_limit_stand_for_the_queue() -> None:
+    assert would(taken(4 + 7, 4)) is Would.WAIT
+    assert would(taken(4 + 8, 4)) is Would.QUEUE_FULL
+
+
+def test_a_wait_that_would_be_too_long_would_end_in_a_refusal() -> None:
+    assert would(taken(4 + 3, 4), hold=9.0) is Would.WAIT
+    assert would(taken(4 + 3, 4), hold=11.0) is Would.QUEUE_TIMEOUT
+    assert would(taken(4, 4), queue=0.0) is Would.QUEUE_TIMEOUT
+
+
+def test_where_nothing_is_granted_every_call_would_time_out() -> None:
+    assert would(taken(0, 0)) is Would.QUEUE_TIMEOUT
+
+
+def test_full_keys_count_only_when_no_other_is_free() -> None:
+    full, other = a_key("a", size=1), a_key("b", size=1)
+    assert full.places is not None
+    assert other.places is not None
+    full.places.used = 2
+    assert would(ring=a_ring(full, other)) is None
+    other.places.used = 1
+    assert would(ring=a_ring(full, other)) is Would.WAIT
+    other.parked = True
+    assert would(ring=a_ring(full, other), hold=6.0) is Would.QUEUE_TIMEOUT
+    full.rests_until = NOW + 1
+    assert would(ring=a_ring(full, other)) is None, "a call that lacks a key waits for it, observed or not"
+
+
+def test_a_key_without_a_share_of_its_own_is_never_full() -> None:
+    full = a_key("a", size=0)
+    assert would(ring=a_ring(full, a_key("b"))) is None
+
+
+def test_the_key_that_is_least_above_its_share_goes_on() -> None:
+    keys = [a_key(name, size=size) for name, size in (("a", 1), ("b", 3), ("c", 2))]
+    for key in keys:
+        assert key.places is not None
+        key.places.used = 4
+    ring = a_ring(*keys)
+    assert least_busy(ring, None, NOW).id == "b"
+    assert least_busy(ring, {"b"}, NOW).id == "c"
+    assert least_busy(ring, {"a", "b", "c"}, NOW).id == "b"
+    keys[1].rests_until = NOW + 1
+    assert least_busy(ring, None, NOW).id == "c"
+
+
+@given(st.lists(st.floats(0.001, 1000.0), min_size=1, max_size=100))
+def test_the_mean_hold_lies_between_the_shortest_and_the_longest(holds: list[float]) -> None:
+    tally = Tally()
+    for hold in holds:
+        tally.held(hold)
+    assert min(holds) * 0.999 <= tally.hold_seconds <= max(holds) * 1.001
+
+
+@given(st.lists(st.sampled_from(Would)))
+def test_every_call_counts_once(seen: list[Would]) -> None:
+    tally = Tally()
+    for one in seen:
+        tally.count(one)
+    assert tally.counts == {one: seen.count(one) for one in Would}
