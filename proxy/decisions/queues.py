@@ -1,7 +1,7 @@
 """Queues: what a call brings, where it waits, and what it gets in the end (`semantics.md` §3).
 
-`Line`s (one per target) stand in a provider's `Room`, which bounds how many may wait. Who goes when is decided in
-`admission`.
+`Line`s (one per target, with a `Queue` for each class) stand in a provider's `Room`, which bounds how many may wait.
+Who goes when is decided in `admission`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from math import inf
 
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Key, KeyRing, Lack
 from proxy.decisions.places import Places
+from proxy.decisions.shortage import Shortage
 from proxy.outcome import Reason
 
 CLASSES = 3
-HOLD_SMOOTHING = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,80 +30,131 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a call may not go, and after how many seconds it is worth another try."""
+    """Why a call may not go, and after how many seconds it is worth another try; `detail` is for people."""
 
     reason: Reason
     retry_after: float | None
+    detail: str = ""
 
 
 class Room:
-    """A provider's waiting room: how many wait, and the bounds; `size` is the provider's share."""
+    """A provider's waiting room: how many wait, and the bounds."""
 
-    __slots__ = ("bytes", "hold_seconds", "max_bytes", "max_waiters", "name", "size", "waiting")
+    __slots__ = ("bytes", "max_bytes", "max_waiters", "name", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.waiting = self.bytes = 0
-        self.max_waiters = self.max_bytes = self.size = 0
-        self.hold_seconds = 0.0
+        self.max_waiters = self.max_bytes = 0
 
     def reconfigure(self, settings: QueueSettings, *, share: int) -> None:
-        """Takes new bounds; who waits already keeps its place."""
+        """Takes new bounds, `share` being the provider's; who waits already keeps its place."""
         self.max_waiters = settings.max or max(8, 2 * share)
         self.max_bytes = settings.bytes
-        self.size = share
 
-    def expected_wait(self) -> float:
-        """Returns a fair Retry-After in seconds: how long the queue before a newcomer will take, 1 at least."""
-        return max(1.0, self.hold_seconds * (self.waiting + 1) / max(self.size, 1))
+    def has_room(self, body_bytes: int) -> bool:
+        """Whether one more may wait, with a body of so many bytes."""
+        return self.waiting < self.max_waiters and self.bytes + body_bytes <= self.max_bytes
 
     def __repr__(self) -> str:
         return f"<Room {self.name} {self.waiting}/{self.max_waiters} waiting>"
 
 
-class Line:
-    """The queue of one target: what binds its calls, and who waits, by class.
+class Queue:
+    """Who waits in one line, of one class. While anybody does, all lack the same: `lack`, in `shortage`."""
 
-    `handed` are the waiters that were given a permit and have not gone on yet.
+    __slots__ = ("klass", "lack", "line", "shortage", "waiters")
+
+    def __init__(self, line: Line, klass: int) -> None:
+        self.line = line
+        self.klass = klass
+        self.waiters: deque[Waiter] = deque()
+        self.lack = Lack.PERMIT
+        self.shortage: Shortage[Queue] | None = None
+
+    def __len__(self) -> int:
+        return len(self.waiters)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.klass} of {self.line.name}, {len(self)} waiting>"
+
+    @property
+    def first(self) -> int:
+        """The number of its first waiter."""
+        return self.waiters[0].sequence
+
+    def going(self, rounds: int) -> int:
+        """How many of its waiters all its limits would let go while each place is used so many times."""
+        return min([len(self.waiters), *(rounds * places.size for places in self.line.limits)])
+
+    def stand_in(self, shortage: Shortage[Queue] | None) -> None:
+        """Leaves the shortage in which it stands for another one, or for none."""
+        if shortage is self.shortage:
+            return
+        if self.shortage is not None:
+            self.shortage.discard(self)
+        self.shortage = shortage
+        if shortage is not None:
+            shortage.add(self)
+
+
+class Line:
+    """The queues of one target, one for each class, and what binds its calls.
+
+    `waiters` are those of each queue. `handed` are the waiters that were given a permit and have not gone on yet.
+    A line that `observes` counts its calls in every limit and lets them go though a limit is full (`mode: observe`).
     """
 
-    __slots__ = ("handed", "limits", "name", "ring", "room", "waiters")
+    __slots__ = ("handed", "limits", "name", "observes", "queues", "ring", "room", "waiters")
 
     def __init__(self, name: str, room: Room) -> None:
         self.name = name
         self.room = room
+        self.observes = False
         self.limits: tuple[Places, ...] = ()
         self.ring: KeyRing | None = None
-        self.waiters: tuple[deque[Waiter], ...] = tuple(deque() for _ in range(CLASSES))
+        self.queues = tuple(Queue(self, klass) for klass in range(CLASSES))
+        self.waiters = tuple(queue.waiters for queue in self.queues)
         self.handed: set[Waiter] = set()
 
-    def reconfigure(self, limits: tuple[Places, ...], ring: KeyRing | None) -> None:
-        """Takes the limits that now bind this target; permits that are out stay counted where they were taken."""
+    def reconfigure(self, limits: tuple[Places, ...], ring: KeyRing | None, *, observes: bool = False) -> None:
+        """Takes the limits that now bind this target, the widest first.
+
+        Permits that are out stay counted where they were taken; who waits is judged by the new limits at the next
+        `Admission.pump`.
+        """
         self.limits = limits
         self.ring = ring
+        self.observes = observes
 
-    def first_waiter(self, klass: int) -> Waiter | None:
-        """Returns who stands before a newcomer of this class, if anybody does."""
-        return next((queue[0] for queue in self.waiters[: klass + 1] if queue), None)
+    def queue_before(self, klass: int) -> Queue | None:
+        """Returns the queue behind which a newcomer of this class stands, its own if possible; None: it is first."""
+        for queue in self.queues[klass::-1]:
+            if queue.waiters:
+                return queue
+        return None
 
     def __repr__(self) -> str:
         return f"<Line {self.name} {sum(map(len, self.waiters))} waiting>"
 
 
 class Permit:
-    """Leave for one attempt. `release` gives everything back, once, however often it is called."""
+    """Leave for one attempt. `release` gives everything back, once, however often it is called.
 
-    __slots__ = ("_limits", "_returned", "_room", "key", "released", "taken_at")
+    `taken_at` is infinity for one that came back unused.
+    """
 
-    def __init__(self, line: Line, key: Key | None, now: float, returned: Callable[[float], None]) -> None:
+    __slots__ = ("_returned", "key", "limits", "line", "released", "taken_at")
+
+    def __init__(self, line: Line, key: Key | None, now: float, returned: Callable[[Permit, float], None]) -> None:
         self._returned = returned
-        self._room = line.room
+        self.line = line
         limits = line.limits
         if key is not None and key.places is not None:
             limits = (*limits, key.places)
         for places in limits:
             places.used += 1
-        self._limits = limits
+        self.limits = limits
         self.key = key
         self.taken_at = now
         self.released = False
@@ -112,15 +164,18 @@ class Permit:
         if self.released:
             return
         self.released = True
-        for places in self._limits:
+        for places in self.limits:
             places.used -= 1
-        room = self._room
-        room.hold_seconds += HOLD_SMOOTHING * (now - self.taken_at - room.hold_seconds)
-        self._returned(now)
+        self._returned(self, now)
+
+    def give_back(self, now: float) -> None:
+        """Releases what was never used: how long it was held tells nothing."""
+        self.taken_at = inf
+        self.release(now)
 
     def __repr__(self) -> str:
         key = f" with key {self.key.id}" if self.key is not None else ""
-        return f"<Permit{key} of {self._room.name}{' released' * self.released}>"
+        return f"<Permit{key} of {self.line.room.name}{' released' * self.released}>"
 
 
 class Waiter:
@@ -183,7 +238,7 @@ class Ask:
     klass: int = 1
     bytes: int = 0
     limits: WaitLimits
-    deadline_at: float = float("inf")
+    deadline_at: float = inf
     tried: Collection[str] | None = None
 
 

@@ -42,7 +42,7 @@ class AdmissionStage:
         if permit is None:
             answer = await self._enter(exchange)
             if isinstance(answer, Refusal):
-                return refused(answer.reason, retry_after=answer.retry_after)
+                return refused(answer.reason, retry_after=answer.retry_after, detail=answer.detail)
             permit = answer
         key = permit.key
         try:

@@ -68,6 +68,7 @@ class Admissions(RuleBasedStateMachine):
         self.held: list[Permit] = []
         self.released: list[Permit] = []
         self.out: dict[Permit, tuple[Places, ...]] = {}
+        self.holds: list[float] = []
 
     def places(self) -> list[Places]:
         own = [key.places for key in self.keys if key.places is not None]
@@ -127,16 +128,27 @@ class Admissions(RuleBasedStateMachine):
 
     def refused_for_a_reason(self, refusal: Refusal, line: Line, ask: Ask) -> None:
         usable = [key.rests_until for key in self.keys if not key.parked]
-        if refusal.reason is Reason.KEYS_UNUSABLE:
-            assert line.ring is not None
-            assert not usable
-        elif refusal.reason is Reason.KEYS_RESTING:
-            assert line.ring is not None
-            assert min(usable) > min(self.now + ask.limits.quota_wait, ask.deadline_at)
-            assert refusal.retry_after == min(usable) - self.now
-        else:
-            assert refusal.reason is Reason.QUEUE_FULL
-            assert line.room.waiting >= line.room.max_waiters or line.room.bytes + ask.bytes > line.room.max_bytes
+        left = ask.deadline_at - self.now
+        full = line.room.waiting >= line.room.max_waiters or line.room.bytes + ask.bytes > line.room.max_bytes
+        match refusal.reason:
+            case Reason.KEYS_UNUSABLE:
+                assert line.ring is not None
+                assert not usable
+            case Reason.KEYS_RESTING:
+                assert line.ring is not None
+                assert min(usable) - self.now > min(ask.limits.quota_wait, left)
+                assert refusal.retry_after == min(usable) - self.now
+            case Reason.QUEUE_FULL:
+                assert full
+            case _:
+                assert refusal.reason is Reason.QUEUE_TIMEOUT
+                assert not full
+                assert left <= 0 or self.placeless(line, ask, seconds=min(ask.limits.queue, left))
+
+    def placeless(self, line: Line, ask: Ask, *, seconds: float) -> bool:
+        """Whether many stand before a newcomer and permits were held for long: what a refusal at entry needs."""
+        ahead = sum(guest.line.room is line.room or guest.line.limits[0] in line.limits for guest in self.queue)
+        return ahead > 0 and max(self.holds, default=0.0) > 2 * seconds / ahead
 
     @precondition(lambda self: self.standing)
     @rule(pick=PICK)
@@ -164,6 +176,7 @@ class Admissions(RuleBasedStateMachine):
     def release(self, pick: int) -> None:
         permit = self.held.pop(pick % len(self.held))
         del self.out[permit]
+        self.holds.append(self.now - permit.taken_at)
         permit.release(self.now)
         self.released.append(permit)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from proxy.decisions.deadline import WaitLimits
@@ -11,7 +13,7 @@ from proxy.decisions.queues import Permit, QueueSettings, Room, Waiter
 from tests.decisions.waiting_room import NOW, a_key, a_line, a_room, an_ask
 
 
-def nobody(now: float) -> None:
+def nobody(permit: Permit, now: float) -> None:
     """Nothing waits for what comes back."""
 
 
@@ -23,24 +25,17 @@ def test_a_room_holds_twice_the_share_unless_the_policy_says_a_number(most: int,
     assert room.max_bytes == 64 * 1024 * 1024
 
 
-def test_who_comes_later_is_told_how_long_those_before_will_take() -> None:
-    room = a_room(share=2)
-    assert room.expected_wait() == 1.0
-    room.hold_seconds, room.waiting = 4.0, 3
-    assert room.expected_wait() == 8.0
-
-
 def test_a_permit_takes_a_place_in_every_limit_that_binds_it_and_gives_each_back_once() -> None:
     limits = [Places(name, 4) for name in ("process", "provider", "model")]
     key = a_key("k", size=4)
     assert key.places is not None
-    returned: list[float] = []
-    permit = Permit(a_line(a_room(), *limits), key, NOW, returned.append)
+    returned: list[tuple[Permit, float]] = []
+    permit = Permit(a_line(a_room(), *limits), key, NOW, lambda *what: returned.append(what))
     assert [places.used for places in (*limits, key.places)] == [1, 1, 1, 1]
     for later in (1.0, 2.0, 3.0):
         permit.release(NOW + later)
     assert [places.used for places in (*limits, key.places)] == [0, 0, 0, 0]
-    assert returned == [NOW + 1.0]
+    assert returned == [(permit, NOW + 1.0)]
     assert "released" in repr(permit)
 
 
@@ -57,15 +52,15 @@ def test_a_permit_gives_back_where_it_took_though_the_policy_has_changed() -> No
     assert (old.used, new.used, old_key_places.used) == (0, 0, 0)
 
 
-def test_holds_are_averaged_over_the_last_ones() -> None:
-    room = a_room()
-    line = a_line(room)
-    for _ in range(50):
-        Permit(line, None, NOW, nobody).release(NOW + 3.0)
-    assert room.hold_seconds == pytest.approx(3.0, rel=0.01)
+def test_a_permit_that_comes_back_unused_says_nothing_of_how_long_one_is_held() -> None:
+    line = a_line(a_room(), places := Places("provider", 1))
+    permit = Permit(line, None, NOW, nobody)
+    permit.give_back(NOW + 1.0)
+    permit.release(NOW + 2.0)
+    assert (places.used, permit.taken_at) == (0, inf)
 
 
-def a_waiter(lack: Lack, *, deadline_at: float = float("inf")) -> Waiter:
+def a_waiter(lack: Lack, *, deadline_at: float = inf) -> Waiter:
     ask = an_ask(queue=2.0, quota_wait=5.0, deadline_at=deadline_at)
     return Waiter(a_line(a_room()), lack, ask, NOW, 1)
 
@@ -93,12 +88,21 @@ def test_lacking_the_same_still_changes_nothing() -> None:
     assert waiter.limits == WaitLimits(queue=2.0, quota_wait=5.0)
 
 
-def test_before_a_newcomer_stands_who_waits_in_its_class_or_a_higher_one() -> None:
+def test_before_a_newcomer_stands_who_waits_in_its_class_or_else_in_the_next_higher_one() -> None:
     line = a_line(a_room())
-    low = Waiter(line, Lack.PERMIT, an_ask(2), NOW, 1)
-    high = Waiter(line, Lack.PERMIT, an_ask(0), NOW, 2)
-    line.waiters[2].append(low)
-    assert [line.first_waiter(klass) for klass in range(3)] == [None, None, low]
-    line.waiters[0].append(high)
-    assert [line.first_waiter(klass) for klass in range(3)] == [high, high, high]
+    first, _, third = line.queues
+    third.waiters.append(Waiter(line, Lack.PERMIT, an_ask(2), NOW, 1))
+    assert [line.queue_before(klass) for klass in range(3)] == [None, None, third]
+    first.waiters.append(Waiter(line, Lack.PERMIT, an_ask(0), NOW, 2))
+    assert [line.queue_before(klass) for klass in range(3)] == [first, first, third]
     assert repr(line) == "<Line alpha/m 2 waiting>"
+    assert repr(third) == "<Queue 2 of alpha/m, 1 waiting>"
+
+
+def test_the_narrowest_limit_says_how_many_of_a_queue_can_go_in_so_many_rounds() -> None:
+    line = a_line(a_room(), Places("provider", 9), Places("model", 2))
+    queue = line.queues[1]
+    queue.waiters.extend(Waiter(line, Lack.PERMIT, an_ask(), NOW, number) for number in range(5))
+    assert [queue.going(rounds) for rounds in range(4)] == [0, 2, 4, 5]
+    line.reconfigure((), None)
+    assert queue.going(1) == 5
