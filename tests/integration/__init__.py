@@ -6,5 +6,6 @@ scripted    ScriptedProvider: the model server's side, one coroutine a request
 harness     ProxyProcess, and Lab: a proxy and the providers that its policy names
 reasons     the table of reasons: how each is provoked, and what is told
 unreachable addresses at which nobody answers
+drains      callers in every phase of a call, and how each goes on
 test_*      one module a promise; the tests of a module share a Lab, each with providers of its own
 """
