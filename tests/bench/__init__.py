@@ -3,15 +3,25 @@
     traffic.py    the bytes of one request, one answer and one stream; a reader of HTTP/1.1 messages
     provider.py   the model server behind every row, as cheap as Python allows
     bare.py       the reverse proxy that most people would write with aiohttp
+    peers.py      Envoy and nginx, where they are installed, and how to install them
     sink.py       takes OpenTelemetry exports and forgets them
     awake.py      keeps a core from going idle, which would blur the figures
     rows.py       what is compared, and how each is started with which settings
     load.py       the load generator: closed loop, every answer compared byte for byte
     measure.py    processes pinned to a core; their CPU time, memory and start-up time
     rounds.py     one round: every phase with every row, in turn
-    report.py     medians, ratios and verdicts out of the rounds; no measuring
+    report.py     ratios and verdicts out of the rounds; no measuring
+    tables.py     the same as tables
+    machine.py    what the figures depend on beside the code
+    overload/     more work than a model can do: an unprotected application and one behind Sponson
     __main__.py   the command
 
 The proxy under test has one core to itself; load generator, provider and sink share another. All figures are
-meant as ratios within one run on one machine.
+meant as ratios within one run on one machine; the overload experiment's are seconds of a simulated model, and
+count where the machine kept up, which it says.
+
+    make bench                              three rounds, then overload: some five minutes
+    make bench ARGS=--quick                 one short round
+    make bench ARGS=--overload              overload alone
+    make bench ARGS="--peers --rounds 5"    Envoy and nginx beside the others
 """

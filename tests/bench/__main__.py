@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: run the rounds, print what they say, write it as JSON if asked.
+"""`python -m tests.bench`: run the rounds and the overload experiment, print what they say, write it as JSON if asked.
 
 Exit codes: 0 measured (whether or not the targets hold), 1 a row gave wrong answers or did not start.
 """
@@ -6,17 +6,12 @@ Exit codes: 0 measured (whether or not the targets hold), 1 a row gave wrong ans
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from urllib.request import urlopen
@@ -25,94 +20,114 @@ import click
 import uvloop
 from rich.console import Console
 
-from tests.bench.measure import ROOT, Cores, NotReady, Process, pinned
-from tests.bench.report import Round, print_report, targets
+from tests.bench import peers
+from tests.bench.machine import machine_facts
+from tests.bench.measure import Cores, NotReady, Process, pinned
+from tests.bench.overload.experiment import LEVELS, Level, run_levels
+from tests.bench.overload.results import Result, verdicts
+from tests.bench.overload.tables import print_overload
+from tests.bench.report import Round, targets
 from tests.bench.rounds import Findings, Lengths, RoundRunner
-from tests.bench.rows import Row, Surroundings, clean_environment
+from tests.bench.rows import OWN_ROWS, PEER_ROWS, Row, Surroundings, clean_environment
+from tests.bench.tables import print_report
 
-WIDTH = 150
+WIDTH = 170
 SHARED_CORE_WORTH_SAYING = 0.05
 
 
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """Everything that one run of the command found out."""
+
+    rounds: list[Round] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+    overload: list[Result] = field(default_factory=list)
+    exported: str = ""
+
+
 @click.command()
-@click.option("--quick", is_flag=True, help="One short round: a first impression in under 40 s.")
+@click.option("--quick", "part", flag_value="quick", help="One short round, no overload: a first impression.")
+@click.option("--overload", "part", flag_value="overload", help="Only the overload experiment, a good minute.")
 @click.option("--rounds", type=click.IntRange(1, 50), help="Rounds; the tables show medians.  [default: 3]")
-@click.option("--seconds", type=click.FloatRange(0.2, 60), help="Seconds counted each time.  [default: 1]")
-@click.option("--row", "chosen", multiple=True, type=click.Choice([row.value for row in Row]), help="Only these.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all rounds here.")
+@click.option("--seconds", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Counted each time.")
+@click.option("--row", "chosen", multiple=True, type=click.Choice([row.value for row in Row]), help="Rounds of these.")
+@click.option("--peers", "with_peers", is_flag=True, help="Envoy and nginx too; says how to install what is missing.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here.")
 def main(
-    *, quick: bool, rounds: int | None, seconds: float | None, chosen: tuple[str, ...], json_path: Path | None
+    *,
+    part: str | None,
+    rounds: int | None,
+    seconds: float,
+    chosen: tuple[str, ...],
+    with_peers: bool,
+    json_path: Path | None,
 ) -> None:
-    """Measure Sponson beside a bare aiohttp proxy and no proxy at all."""
+    """Measure Sponson beside a bare aiohttp proxy and no proxy, then under more work than a model can do."""
+    quick = part == "quick"
     console = Console(width=WIDTH, soft_wrap=True) if not sys.stdout.isatty() else Console()
-    order = [Row(name) for name in chosen] or list(Row)
-    seconds = seconds or 1.0
-    lengths = Lengths(requests=seconds, streams=seconds * 1.5, turns=1 if quick else 2)
     facts = machine_facts()
     console.print(" · ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
     console.print()
+    lengths = Lengths(requests=seconds, streams=seconds * 1.5, turns=1 if quick else 2)
+    order = [] if part == "overload" else [Row(name) for name in chosen] or which_rows(with_peers=with_peers)
+    levels = LEVELS if part == "overload" or not (quick or chosen) else ()
     try:
-        done, findings, exported = measure(order, rounds=rounds or (1 if quick else 3), lengths=lengths)
+        measured = measure(order, levels, rounds=rounds or (1 if quick else 3), lengths=lengths)
     except NotReady as error:
         raise click.ClickException(str(error)) from error
-    print_report(console, done)
-    print_findings(console, findings, exported)
+    print_measured(console, measured)
     if json_path is not None:
-        json_path.write_text(json.dumps(as_json(facts, done, findings), indent=2) + "\n")
-    sys.exit(1 if findings.problems or findings.absent else 0)
+        json_path.write_text(json.dumps(as_json(facts, measured), indent=2) + "\n")
+    sys.exit(1 if measured.findings.problems or measured.findings.absent else 0)
 
 
-def machine_facts() -> dict[str, str]:
-    """What the figures depend on beside the code."""
-    cpu = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.machine(),
-    )
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": current_commit(),
-        "CPU": f"{os.cpu_count()} × {cpu}",
-        "Linux": platform.release(),
-        "Python": platform.python_version(),
-        "aiohttp": version("aiohttp"),
-        "uvloop": version("uvloop"),
-    }
+def which_rows(*, with_peers: bool) -> list[Row]:
+    """The project's own rows, and the peers that are here; says how to have the others."""
+    if not with_peers:
+        return list(OWN_ROWS)
+    for row in PEER_ROWS:
+        if peers.find(row) is None:
+            click.echo(f"no {row} here; to have one: {peers.how_to_install(row)}", err=True)
+    return [*OWN_ROWS, *(row for row in PEER_ROWS if peers.find(row) is not None)]
 
 
-def current_commit() -> str:
-    """The short commit id of the checkout, with a plus sign if files differ from it."""
+def measure(order: Sequence[Row], levels: Sequence[Level], *, rounds: int, lengths: Lengths) -> Measured:
+    """Start what all rows share, run the rounds if there are rows, then the levels of overload."""
+    say = partial(click.echo, err=True)
+    measured = Measured()
+    with shared_surroundings() as around:
+        if order:
+            with helper(around, "awake", core=around.cores.proxy) as awake:
+                runner = RoundRunner(around, awake, lengths=lengths, say=say)
+                measured.rounds = uvloop.run(run_rounds(runner, order, rounds))
+                measured.findings = runner.findings
+        if levels:
+            measured.overload = uvloop.run(run_levels(around, levels, say=say))
+        with urlopen(f"http://127.0.0.1:{around.sink_port}/") as answer:
+            measured.exported = answer.read().decode()
+    return measured
 
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    return (git("rev-parse", "--short", "HEAD") or "none") + ("+" if git("status", "--porcelain") else "")
-
-
-def measure(order: Sequence[Row], *, rounds: int, lengths: Lengths) -> tuple[list[Round], Findings, str]:
-    """Start what all rows share and run the rounds; also what the telemetry sink took."""
-    cores = Cores.choose()
+@contextmanager
+def shared_surroundings() -> Iterator[Surroundings]:
+    """Provider, telemetry sink and a folder; this process keeps to the load's core meanwhile."""
+    around = Surroundings(provider_port=0, sink_port=0, cores=Cores.choose(), folder=Path())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sponson-bench-")))
-        stack.enter_context(pinned(cores.load))
+        around = replace(around, folder=folder)
+        stack.enter_context(pinned(around.cores.load))
+        ports = [stack.enter_context(helper(around, name)).read_port() for name in ("provider", "sink")]
+        yield replace(around, provider_port=ports[0], sink_port=ports[1])
 
-        def helper(name: str, core: int = cores.load) -> Process:
-            argv = [sys.executable, "-m", f"tests.bench.{name}"]
-            log = folder / f"{name}.log"
-            return stack.enter_context(Process(argv, core=core, log=log, env=clean_environment()))
 
-        awake = helper("awake", cores.proxy)
-        around = Surroundings(
-            provider_port=helper("provider").read_port(),
-            sink_port=helper("sink").read_port(),
-            cores=cores,
-            folder=folder,
-        )
-        say = partial(click.echo, err=True)
-        runner = RoundRunner(around, awake, lengths=lengths, say=say)
-        done = uvloop.run(run_rounds(runner, order, rounds))
-        with urlopen(f"http://127.0.0.1:{around.sink_port}/") as answer:
-            exported = answer.read().decode()
-    return done, runner.findings, exported
+def helper(around: Surroundings, name: str, *, core: int | None = None) -> Process:
+    """One of the benchmark's own programs, on the load's core unless told otherwise."""
+    return Process(
+        [sys.executable, "-m", f"tests.bench.{name}"],
+        core=around.cores.load if core is None else core,
+        log=around.folder / f"{name}.log",
+        env=clean_environment(),
+    )
 
 
 async def run_rounds(runner: RoundRunner, order: Sequence[Row], rounds: int) -> list[Round]:
@@ -122,6 +137,15 @@ async def run_rounds(runner: RoundRunner, order: Sequence[Row], rounds: int) -> 
         click.echo(f"round {number + 1} of {rounds}", err=True)
         done.append(await runner.run(order if number % 2 == 0 else order[::-1]))
     return done
+
+
+def print_measured(console: Console, measured: Measured) -> None:
+    """Print the tables of what was measured, then what the figures do not say."""
+    if measured.rounds:
+        print_report(console, measured.rounds)
+    if measured.overload:
+        print_overload(console, measured.overload)
+    print_findings(console, measured.findings, measured.exported)
 
 
 def print_findings(console: Console, findings: Findings, exported: str) -> None:
@@ -137,18 +161,20 @@ def print_findings(console: Console, findings: Findings, exported: str) -> None:
     say(f"The telemetry sink took: {exported}")
 
 
-def as_json(facts: dict[str, str], rounds: Sequence[Round], findings: Findings) -> dict[str, object]:
+def as_json(facts: dict[str, str], measured: Measured) -> dict[str, object]:
     """Everything measured, as plain values."""
     return {
         "machine": facts,
-        "rounds": [{row.value: asdict(sample) for row, sample in one.items()} for one in rounds],
+        "rounds": [{row.value: asdict(sample) for row, sample in one.items()} for one in measured.rounds],
         "targets": [
             {"name": one.name, "limit": one.limit, "figures": list(one.figures), "verdict": one.verdict}
-            for one in targets(rounds)
+            for one in targets(measured.rounds)
         ],
-        "shared_core": findings.shared_core,
-        "problems": findings.problems,
-        "absent": {row.value: reason for row, reason in findings.absent.items()},
+        "overload": [asdict(one) for one in measured.overload],
+        "overload_verdicts": [asdict(one) for one in verdicts(measured.overload)],
+        "shared_core": measured.findings.shared_core,
+        "problems": measured.findings.problems,
+        "absent": {row.value: reason for row, reason in measured.findings.absent.items()},
     }
 
 

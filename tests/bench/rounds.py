@@ -43,7 +43,8 @@ class Phase:
 PHASES = (
     Phase(connections=1),
     Phase(connections=16),
-    Phase(connections=64),
+    Phase(connections=report.BUSY_CONNECTIONS),
+    Phase(connections=report.MANY_CONNECTIONS),
     Phase(connections=64, stream=True),
 )
 
@@ -63,15 +64,14 @@ class _Running:
 
     subject: Subject
     idle_mib: float = 0.0
-    loaded_mib: float = 0.0
+    peak_mib: dict[Phase, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     loads: dict[Phase, list[Load]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
 
     def cpu_seconds(self) -> float:
         return self.subject.process.cpu_seconds() if self.subject.process else 0.0
 
-    def note_memory(self) -> None:
-        if self.subject.process is not None:
-            self.loaded_mib = max(self.loaded_mib, self.subject.process.resident_mib())
+    def resident_mib(self) -> float:
+        return self.subject.process.resident_mib() if self.subject.process else 0.0
 
 
 class RoundRunner:
@@ -110,15 +110,14 @@ class RoundRunner:
                 stack.enter_context(subject.process)
         sleep(SETTLE_SECONDS)
         for one in running.values():
-            one.note_memory()
-            one.idle_mib, one.loaded_mib = one.loaded_mib, 0.0
+            one.idle_mib = one.resident_mib()
         return running
 
     async def _drive(self, row: Row, one: _Running, phase: Phase) -> None:
         readings: list[float] = []
 
         def probe() -> float:
-            one.note_memory()
+            one.peak_mib[phase] = max(one.peak_mib[phase], one.resident_mib())
             cpu = one.cpu_seconds()
             busy = core_busy_seconds(self._around.cores.proxy)
             readings.append(busy - cpu - self._awake.cpu_seconds())
@@ -151,14 +150,17 @@ class RoundRunner:
             self.findings.problems.append(f"{row} printed: {one.subject.process.tail()}")
 
 
-def _requests(loads: Sequence[Load], *, proxied: bool) -> Requests:
+def _requests(phase: Phase, one: _Running) -> Requests:
+    loads = one.loads[phase]
     answers = sum(load.answers for load in loads)
     latencies = [latency for load in loads for latency in load.latencies]
+    proxied = one.subject.process is not None
     return Requests(
         per_second=answers / sum(load.seconds for load in loads),
         p50_ms=report.percentile(latencies, 0.5) * 1e3,
         p99_ms=report.percentile(latencies, 0.99) * 1e3,
         cpu_us=_cpu_us(loads, answers) if proxied else None,
+        peak_mib=one.peak_mib[phase] if proxied else None,
     )
 
 
@@ -179,13 +181,13 @@ def _cpu_us(loads: Sequence[Load], count: int) -> float | None:
 def _sample(one: _Running) -> Sample:
     proxied = one.subject.process is not None
     (streams,) = (loads for phase, loads in one.loads.items() if phase.stream)
-    footprint = Footprint(idle_mib=one.idle_mib, loaded_mib=one.loaded_mib, ready_seconds=one.subject.ready_seconds)
+    footprint = Footprint(
+        idle_mib=one.idle_mib,
+        loaded_mib=max(one.peak_mib.values()),
+        ready_seconds=one.subject.ready_seconds,
+    )
     return Sample(
-        requests={
-            phase.connections: _requests(loads, proxied=proxied)
-            for phase, loads in one.loads.items()
-            if not phase.stream
-        },
+        requests={phase.connections: _requests(phase, one) for phase in PHASES if not phase.stream},
         streams=_streams(streams, proxied=proxied),
         footprint=footprint if proxied else None,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tests.bench import traffic
+from tests.bench import peers, traffic
 from tests.bench.measure import Cores, NotReady, Process, answers_200, free_port
 
 READY_REQUEST = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
@@ -21,6 +21,12 @@ class Row(StrEnum):
     DIRECT = "direct"
     BARE = "bare"
     SPONSON = "sponson"
+    ENVOY = "envoy"
+    NGINX = "nginx"
+
+
+OWN_ROWS = (Row.DIRECT, Row.BARE, Row.SPONSON)
+PEER_ROWS = (Row.ENVOY, Row.NGINX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +48,8 @@ class Subject:
     ready_seconds: float = 0.0
 
 
-# Two equal providers at one address: the second tier is armed, and never needed.
+# Two equal providers at one address: the second tier is armed, and never needed. No load meets a limit of this policy,
+# so that relaying is measured and not waiting. (The bare proxy has the 100 connections that aiohttp allows it.)
 POLICY = """\
 version: 1
 fleet: {{size: {{static: 1}}}}
@@ -53,12 +60,14 @@ providers:
     keys: [{{id: a1, env: BENCH_KEY_ALPHA}}]
     limits: {{concurrency: 1000}}
     queue: {{max: 256}}
+    connections: {{max: 1000}}
     timeouts: {{queue: 300ms, first_byte: 8s, idle: 30s}}
   beta:
     base_url: http://127.0.0.1:{port}/v1
     keys: [{{id: b1, env: BENCH_KEY_BETA}}]
     limits: {{concurrency: 1000}}
     queue: {{max: 256}}
+    connections: {{max: 1000}}
 routes:
   - name: chat
     match: {{path: /v1/chat/completions}}
@@ -85,7 +94,11 @@ def start(row: Row, around: Surroundings) -> Subject:
         case Row.BARE:
             return _start_bare(around)
         case Row.SPONSON:
-            return _start_sponson(around)
+            return start_sponson(around, POLICY.format(port=around.provider_port))
+        case Row.ENVOY:
+            return _start_peer(row, around, peers.envoy)
+        case Row.NGINX:
+            return _start_peer(row, around, peers.nginx)
 
 
 def _start_bare(around: Surroundings) -> Subject:
@@ -96,10 +109,18 @@ def _start_bare(around: Surroundings) -> Subject:
     return _when_ready(process, port, lambda: True)
 
 
-def _start_sponson(around: Surroundings) -> Subject:
+def _start_peer(row: Row, around: Surroundings, command: peers.Command) -> Subject:
+    port = free_port()
+    argv = command(around.folder, port=port, provider_port=around.provider_port)
+    process = Process(argv, core=around.cores.proxy, log=around.folder / f"{row}.log", env=clean_environment())
+    return _when_ready(process, port, lambda: True)
+
+
+def start_sponson(around: Surroundings, policy_text: str) -> Subject:
+    """Start Sponson with this policy, telemetry on, on the proxy's core; raises NotReady."""
     port, admin = free_port(), free_port()
     policy = around.folder / "policy.yaml"
-    policy.write_text(POLICY.format(port=around.provider_port))
+    policy.write_text(policy_text)
     argv = [sys.executable, "-m", "proxy", "run", "--policy", str(policy)]
     argv += ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
     env = clean_environment(

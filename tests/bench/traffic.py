@@ -57,7 +57,7 @@ class MessageReader:
         if b"\r\ntransfer-encoding: chunked\r\n" in lowered:
             self._length = None
         else:
-            self._length = int(_field(lowered, b"content-length") or 0)
+            self._length = int(field(lowered, b"content-length") or 0)
         return True
 
     def _take_sized(self, length: int) -> bool:
@@ -81,7 +81,8 @@ class MessageReader:
                 return True
 
 
-def _field(lowered_head: bytes, name: bytes) -> bytes | None:
+def field(lowered_head: bytes, name: bytes) -> bytes | None:
+    """The value of a header field in a head that is all lower case, or None."""
     start = lowered_head.find(b"\r\n" + name + b":")
     if start < 0:
         return None
