@@ -5,6 +5,7 @@
 | pipeline | THE ORDER of the stages, with the reason for each position |
 | kept_state | decision cores by identity, across reloads |
 | assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
+| workshop | what all providers of one policy are assembled with |
 | targets, models | one provider's cores and pipelines; a tier's pipelines by model |
 | guard | a breaker in its place: whom it tells, which queues it empties, whom its ceiling binds |
 | secrets | reading named values; the last good one when a file vanishes |

@@ -12,7 +12,7 @@ from proxy.clock import Clock
 from proxy.decisions.admission import Admission
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import AnyRequest, Matcher, Router
-from proxy.decisions.deadline import phase_limits, wait_limits
+from proxy.decisions.deadline import answer_pace, phase_limits, wait_limits
 from proxy.decisions.places import Places
 from proxy.decisions.retry import RetryBudget
 from proxy.decisions.shares import share_of
@@ -24,7 +24,8 @@ from proxy.runtime import pipeline
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.models import TierParts
 from proxy.runtime.secrets import Secrets
-from proxy.runtime.targets import Provider, Workshop
+from proxy.runtime.targets import Provider
+from proxy.runtime.workshop import Workshop
 from proxy.stage import CallNext
 from proxy.stages.answer import PolicyAnswer
 from proxy.stages.classification import Classification
@@ -91,6 +92,7 @@ def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -
         changes=[],
         auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
         commits_before=around.kept.commits,
+        observe=snapshot.observe,
     )
     if shop.process_places is not None and snapshot.concurrency is not None:
         places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")
@@ -170,6 +172,7 @@ class _RouteMaker:
         )
 
     def _parts(self, route: RouteSnapshot, tier: ProviderTier, *, later: bool) -> TierParts:
+        observes = self._providers[tier.provider].observes or route.observe
         provider = self._providers[tier.provider].snapshot
         timeouts = provider.timeouts
         budget = self._shop.kept.get(
@@ -188,6 +191,8 @@ class _RouteMaker:
                 idle=tier.idle_seconds,
             ),
             waits=wait_limits(timeouts, queue=tier.queue_seconds, quota_wait=tier.quota_wait_seconds, later_tier=later),
+            pace=answer_pace(timeouts, answer=tier.answer_seconds, pace=tier.answer_pace),
+            observes=observes,
         )
 
 

@@ -16,7 +16,7 @@ from proxy.observer import BreakerChanged
 from proxy.outcome import Reason
 
 if TYPE_CHECKING:
-    from proxy.runtime.targets import Workshop
+    from proxy.runtime.workshop import Workshop
 
 
 class Guard:
@@ -68,7 +68,7 @@ class Guard:
         for line in self._lines():
             limits = self.bound(line.limits)
             if limits != line.limits:
-                line.reconfigure(limits, line.ring)
+                line.reconfigure(limits, line.ring, observes=line.observes)
         self._shop.admission.pump(self._shop.clock.now())
 
     def _lines(self) -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.deadline import AnswerPaceSettings, WaitLimits
 from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.exchange import PhaseLimits
 from proxy.stage import CallNext
@@ -18,12 +18,14 @@ OTHER: Final = "other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierParts:
-    """What a tier brings to its target's pipelines."""
+    """What a tier brings to its target's pipelines; `observes`: what shares and breakers say is only reported."""
 
     retry: RetrySettings
     budget: RetryBudget
     phases: PhaseLimits
     waits: WaitLimits
+    pace: AnswerPaceSettings | None = None
+    observes: bool = False
 
 
 class Maker(Protocol):

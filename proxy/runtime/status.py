@@ -10,9 +10,11 @@ from proxy.clock import Clock
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
+from proxy.decisions.observing import Tally
+from proxy.decisions.pace import Pace
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Room
-from proxy.observer import Reading
+from proxy.observer import Reading, Would
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.reload import PolicyState
 from proxy.upstream.pool import Pool
@@ -37,7 +39,7 @@ class StatusReader:
         self._label = label
 
     def status(self) -> dict[str, Any]:
-        """Returns breakers, permits, queues, keys, pools and bodies as JSON values; times are seconds from now."""
+        """Returns the state of all cores as JSON values; times are seconds, from now where they lie ahead."""
         return {
             "breakers": list(self._breakers()),
             "permits": list(self._permits()),
@@ -45,6 +47,8 @@ class StatusReader:
             "keys": list(self._keys()),
             "connections": list(self._pools()),
             "bodies": self._bodies(),
+            "observed": list(self._observed()),
+            "paces": list(self._paces()),
         }
 
     def gauges(self) -> Iterator[Reading]:
@@ -90,9 +94,11 @@ class StatusReader:
 
     def _breakers(self) -> Iterator[dict[str, Any]]:
         now = self._clock.now()
+        tallies = {identity[1:]: tally for identity, tally, used in self._kept.all(Tally) if used}
         for identity, breaker, used in self._kept.all(Breaker):
             if used:
                 facts = breaker.statistics(now)
+                tally = tallies.get(identity[1:])
                 yield {
                     "provider": identity[1],
                     "address": identity[2],
@@ -105,6 +111,27 @@ class StatusReader:
                     "probes_running": facts.probes_running,
                     "ceiling": facts.ceiling,
                     "retry_after": round(facts.retry_after, 3),
+                    "would_refuse": tally.counts[Would.BREAKER_OPEN] if tally is not None else None,
+                }
+
+    def _observed(self) -> Iterator[dict[str, Any]]:
+        """One row a provider of which something observes: what enforcing would have done, since then."""
+        for identity, tally, used in self._kept.all(Tally):
+            if used and len(identity) == 2:
+                yield {"provider": identity[1], **{would.value: count for would, count in tally.counts.items()}}
+
+    def _paces(self) -> Iterator[dict[str, Any]]:
+        """One row a target whose answer limit follows its answers; `p95` None while too few are known."""
+        now = self._clock.now()
+        for identity, pace, used in self._kept.all(Pace):
+            if used:
+                p95 = pace.p95(now)
+                yield {
+                    "provider": identity[1],
+                    "address": identity[2],
+                    "model": identity[3],
+                    "calls": pace.calls(now),
+                    "p95": round(p95, 3) if p95 is not None else None,
                 }
 
     def _permits(self) -> Iterator[dict[str, Any]]:
@@ -117,9 +144,10 @@ class StatusReader:
         for identity, room, used in self._kept.all(Room):
             if used:
                 provider = str(identity[1])
-                waiting = {
-                    f"{provider}/{model}": sum(map(len, line.waiters)) for model, line in lines if line.room is room
-                }
+                waiting: Counter[str] = Counter()
+                for model, line in lines:
+                    if line.room is room:
+                        waiting[f"{provider}/{model}"] += sum(map(len, line.waiters))
                 yield {
                     "provider": provider,
                     "waiting": room.waiting,

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from proxy.clock import Clock
-from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
 from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.observing import Tally
+from proxy.decisions.pace import Pace, PacedLimits
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Room
-from proxy.decisions.shares import FleetSettings, share_of
+from proxy.decisions.shares import share_of
 from proxy.exchange import Credential, PhaseLimits
-from proxy.observer import KeyChanged, Observer
+from proxy.observer import KeyChanged
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
-from proxy.ports import Bits
 from proxy.runtime import pipeline
 from proxy.runtime.guard import Guard
-from proxy.runtime.kept_state import Identity, KeptState
+from proxy.runtime.kept_state import Identity
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
-from proxy.runtime.secrets import Secrets, secret_hash
+from proxy.runtime.secrets import secret_hash
+from proxy.runtime.workshop import Workshop
 from proxy.stage import CallNext
-from proxy.stages.admission import AdmissionStage
+from proxy.stages.admission import AdmissionStage, ObservingAdmissionStage
 from proxy.stages.attempt import AttemptStage
-from proxy.stages.breaker import BreakerStage
+from proxy.stages.breaker import BreakerStage, ObservingBreakerStage
 from proxy.stages.retry import RetryStage
 from proxy.upstream.address import Address
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
@@ -38,44 +37,13 @@ ANY_MODEL: Final = "*"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
-    """What every provider is assembled with. Changes to living cores are collected and applied at the swap."""
-
-    kept: KeptState
-    admission: Admission
-    process_places: Places | None
-    fleet: FleetSettings
-    secrets: Secrets
-    observer: Observer
-    clock: Clock
-    bits: Bits
-    changes: list[Callable[[], None]]
-    auth_headers: frozenset[bytes]
-    commits_before: int
-
-    @property
-    def live(self) -> bool:
-        """Whether the policy that was assembled here is the live one."""
-        return self.kept.commits == self.commits_before + 1
-
-    def later(self, change: Callable[[], None]) -> None:
-        """Keeps a change for the swap: an assembly that fails half-way changes nothing."""
-        self.changes.append(change)
-
-    def apply(self) -> None:
-        """Makes the collected changes, once."""
-        for change in self.changes:
-            change()
-        self.changes.clear()
-
-
 class Provider:
     """A provider's living parts, as one policy wants them."""
 
     def __init__(self, snapshot: ProviderSnapshot, shop: Workshop) -> None:
         self.snapshot = snapshot
         self._shop = shop
+        self.observes = shop.observe or snapshot.observe
         self.share = self._share()
         self.places = self._places("provider", self.share) if snapshot.concurrency is not None else None
         self.connections = self._places("connections", snapshot.connections.max)
@@ -84,7 +52,7 @@ class Provider:
         self.ring = self._ring() if snapshot.keys else None
         self.pool = self._pool()
         self._named = {model for model, _ in snapshot.models}
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[tuple[str, ...], Line] = {}
         self._guards: dict[str, Guard] = {}
         self._first_bytes: dict[str, float] = {}
         self._transport = Transport(
@@ -105,28 +73,53 @@ class Provider:
 
     def pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
         """Builds the pipeline of one tier and model."""
-        shop, line = self._shop, self._line(model)
-        breaker = self._breaker(model, line, parts.phases)
+        shop = self._shop
+        breaker = self._breaker(model, self._line(model), parts.phases)
         stages = pipeline.TargetStages(
             retry=RetryStage(
                 parts.retry,
                 budget=parts.budget,
-                breaker=breaker,
+                breaker=None if parts.observes else breaker,
                 ring=self.ring,
                 longest_rest=parts.waits.quota_wait,
                 clock=shop.clock,
             ),
-            breaker=BreakerStage(breaker, clock=shop.clock) if breaker is not None else None,
-            admission=AdmissionStage(shop.admission, line, limits=parts.waits, clock=shop.clock),
+            breaker=self._breaker_stage(breaker, model, parts) if breaker is not None else None,
+            admission=self._admission_stage(model, parts),
             attempt=AttemptStage(
                 provider=self.snapshot.name,
                 model=label,
                 limits=parts.phases,
                 clock=shop.clock,
                 bits=shop.bits,
+                paced=self._paced(model, parts),
             ),
         )
         return pipeline.target(stages, self._transport)
+
+    def _breaker_stage(self, breaker: Breaker, model: str, parts: TierParts) -> BreakerStage:
+        clock = self._shop.clock
+        if not parts.observes:
+            return BreakerStage(breaker, clock=clock)
+        tallies = self._tally(), self._tally(str(self.pool.address), self._scope(model))
+        return ObservingBreakerStage(breaker, clock=clock, tallies=tallies)
+
+    def _admission_stage(self, model: str, parts: TierParts) -> AdmissionStage:
+        admission, limits, clock = self._shop.admission, parts.waits, self._shop.clock
+        if not parts.observes:
+            return AdmissionStage(admission, self._line(model), limits=limits, clock=clock)
+        # Where others of this target wait for places, who only waits for a key must not stand behind them.
+        line = self._line(model) if self.observes else self._line(model, "observing")
+        return ObservingAdmissionStage(admission, line, limits=limits, clock=clock, tally=self._tally())
+
+    def _paced(self, model: str, parts: TierParts) -> PacedLimits | None:
+        if parts.pace is None:
+            return None
+        pace = self._kept("pace", Pace, str(self.pool.address), model)
+        return PacedLimits(parts.phases, pace, factor=parts.pace.factor, plus=parts.pace.plus)
+
+    def _tally(self, *rest: str) -> Tally:
+        return self._kept("tally", Tally, *rest)
 
     def late_pipeline(self, model: str, label: str, parts: TierParts) -> CallNext | None:
         """Builds a pipeline while the policy is live: its changes apply at once. None when it is live no more.
@@ -160,16 +153,17 @@ class Provider:
         self._shop.later(lambda: places.reconfigure(size))
         return places
 
-    def _line(self, model: str) -> Line:
-        if model not in self._lines:
-            line = self._kept("line", lambda: Line(f"{self.snapshot.name}/{model}", self.room), model)
+    def _line(self, model: str, *apart: str) -> Line:
+        if (model, *apart) not in self._lines:
+            line = self._kept("line", lambda: Line(f"{self.snapshot.name}/{model}", self.room), model, *apart)
             limits = [self._shop.process_places, self.places, self.connections]
             if (share := self._model_share(model)) is not None:
                 limits.append(self._places("model", share, model))
             bound = tuple(places for places in limits if places is not None)
-            self._lines[model] = line
-            self._shop.later(lambda: line.reconfigure(self._under_ceiling(model, bound), self.ring))
-        return self._lines[model]
+            observes = self.observes or bool(apart)
+            self._lines[(model, *apart)] = line
+            self._shop.later(lambda: line.reconfigure(self._under_ceiling(model, bound), self.ring, observes=observes))
+        return self._lines[(model, *apart)]
 
     def _model_share(self, model: str) -> int | None:
         granted = dict(self.snapshot.models).get(model)

@@ -1,0 +1,49 @@
+"""The workshop: what all providers of one policy are assembled with, and the changes that wait for the swap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.clock import Clock
+from proxy.decisions.admission import Admission
+from proxy.decisions.places import Places
+from proxy.decisions.shares import FleetSettings
+from proxy.observer import Observer
+from proxy.ports import Bits
+from proxy.runtime.kept_state import KeptState
+from proxy.runtime.secrets import Secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What every provider is assembled with. Changes to living cores are collected and applied at the swap."""
+
+    kept: KeptState
+    admission: Admission
+    process_places: Places | None
+    fleet: FleetSettings
+    secrets: Secrets
+    observer: Observer
+    clock: Clock
+    bits: Bits
+    changes: list[Callable[[], None]]
+    auth_headers: frozenset[bytes]
+    commits_before: int
+    observe: bool = False
+    """The whole policy is in `mode: observe`."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the policy that was assembled here is the live one."""
+        return self.kept.commits == self.commits_before + 1
+
+    def later(self, change: Callable[[], None]) -> None:
+        """Keeps a change for the swap: an assembly that fails half-way changes nothing."""
+        self.changes.append(change)
+
+    def apply(self) -> None:
+        """Makes the collected changes, once."""
+        for change in self.changes:
+            change()
+        self.changes.clear()
