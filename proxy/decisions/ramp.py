@@ -62,10 +62,10 @@ class Ramp:
     def _due(self, now: float) -> int | None:
         if self.since is None:
             return None
-        part = max(now - self.since, 0.0) / RAMP_SECONDS
-        if part >= 1.0:
+        seconds = max(now - self.since, 0.0)
+        if seconds >= RAMP_SECONDS:
             self.since = None
             return None
         if self._share <= self._first:
             return None
-        return self._first + int((self._share - self._first) * part)
+        return self._first + int((self._share - self._first) * seconds / RAMP_SECONDS)

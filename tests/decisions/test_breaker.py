@@ -177,6 +177,22 @@ def test_a_longer_retry_after_extends_it(told: float | None, seconds: float) -> 
     assert target.breaker.retry_after(target.now) == seconds
 
 
+def test_a_retry_after_that_an_earlier_failure_of_the_row_told_extends_it_too() -> None:
+    target = Target()
+    target.call(Outcome(K.UPSTREAM_ERROR, status=503, retry_after=120.0))
+    target.passes(20.0)
+    target.call(FAILED, 9)
+    assert target.breaker.retry_after(target.now) == 100.0
+
+
+def test_what_was_told_before_a_sign_of_life_extends_nothing() -> None:
+    target = Target()
+    target.call(Outcome(K.UPSTREAM_ERROR, status=503, retry_after=120.0))
+    target.call(GOOD)
+    target.call(FAILED, 10)
+    assert target.breaker.retry_after(target.now) == 30.0
+
+
 def test_late_results_of_an_older_generation_change_nothing() -> None:
     target = Target()
     old = [target.start(stream=True) for _ in range(50)]
