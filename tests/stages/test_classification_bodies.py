@@ -135,6 +135,16 @@ async def test_a_body_for_which_there_is_no_room_is_refused_and_told_when_to_com
     assert reading.memory.held == 90
 
 
+async def test_a_body_that_is_alone_is_taken_to_its_end_however_large() -> None:
+    reading = Reading()
+    gate = asyncio.Event()
+    task = asyncio.ensure_future(reading.read(b"x" * 90, b"x" * 90, gate=gate))
+    await settle()
+    gate.set()
+    assert (await task).kind is OutcomeKind.OK
+    assert reading.seen == [(180, False)]
+
+
 async def test_a_body_announced_to_be_too_much_is_refused_unread() -> None:
     reading = Reading()
     reading.memory.held = 90
