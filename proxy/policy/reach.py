@@ -1,4 +1,4 @@
-"""Warnings: rules that can match nothing, and routes that an earlier one leaves nothing for."""
+"""Warnings: rules that can match nothing, routes that an earlier one leaves nothing for, modes without effect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
 from proxy.policy.problem import Path, Problem, problem_at
-from proxy.policy.snapshot import PolicySnapshot, RouteSnapshot
+from proxy.policy.snapshot import PolicySnapshot, ProviderTier, RouteSnapshot
 from proxy.policy.tree import Node, deepest
 
 OWN_PATHS = "/sponson/"
@@ -20,10 +20,34 @@ def warnings(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
     for number, route in enumerate(snapshot.routes or ()):
         yield from _dead_patterns(root, number, route)
         yield from _shadowed(root, number, (snapshot.routes or ())[:number], route)
+    yield from _modes(root, snapshot)
     yield from _empty_shares(root, snapshot)
     for provider in snapshot.providers:
         if isinstance(provider.breaker, BreakerSettings):
             yield from _short_window(root, provider.name, provider.breaker)
+
+
+def _modes(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
+    """A policy that holds nobody back says so, and a stricter mode below a lenient one has no effect."""
+    if snapshot.observe:
+        message = "observe: no share and no breaker holds any call back; what they would do is only reported"
+        yield problem_at(deepest(root, ("mode",)).node.place, ("mode",), message)
+    observing = {provider.name for provider in snapshot.providers if provider.observe or snapshot.observe}
+    for provider in snapshot.providers:
+        if snapshot.observe and not provider.observe:
+            yield from _without_effect(root, ("providers", provider.name, "mode"), "the policy observes")
+    for number, route in enumerate(snapshot.routes or ()):
+        asked = {tier.provider for tier in route.tiers if isinstance(tier, ProviderTier)}
+        if not route.observe and asked and asked <= observing:
+            why = "the policy observes" if snapshot.observe else "all of its providers observe"
+            yield from _without_effect(root, ("routes", number, "mode"), why)
+
+
+def _without_effect(root: Node, path: Path, why: str) -> Iterator[Problem]:
+    found = deepest(root, path)
+    if found.path == path:
+        message = f"has no effect: {why}, and the most lenient mode holds"
+        yield problem_at(found.node.place, found.path, message)
 
 
 def _empty_shares(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:

@@ -27,7 +27,6 @@ def _gaps(prefix: str, *names: str) -> tuple[Gap, ...]:
 _RATES = ("rpm", "tpm")
 
 NOT_YET: tuple[Gap, ...] = (
-    Gap(pattern="mode", fine=("enforce",)),
     *_gaps("fleet.", "size.dns", "size.endpoints", "size.leases", "raise_delay"),
     Gap(pattern="fleet.on_loss", fine=("safe_share",)),
     Gap(pattern="fleet.guarantee", fine=("bounded",)),
@@ -37,7 +36,6 @@ NOT_YET: tuple[Gap, ...] = (
     Gap(pattern="classes.P2.promote_after", fine=("5m",)),
     Gap(pattern="classes.P2.queue", fine=("10m",)),
     *_gaps("", "tenants", "intercept", "batches"),
-    Gap(pattern="providers.*.mode", fine=("enforce",)),
     *_gaps("providers.*.", "hosts", "idempotency_header", "queue_metric"),
     *_gaps("providers.*.keys.[].", *_RATES),
     *_gaps("providers.*.limits.", *_RATES, "adaptive"),
@@ -48,11 +46,9 @@ NOT_YET: tuple[Gap, ...] = (
     *_gaps("providers.*.models.*.limits.", *_RATES),
     *_gaps("providers.*.models.*.", "context_tokens", "price"),
     Gap(pattern="providers.*.connections.warm", fine=(0,)),
-    *_gaps("providers.*.timeouts.answer.", "p95"),
-    Gap(pattern="routes.[].mode", fine=("enforce",)),
     Gap(pattern="routes.[].class", fine=("P1",)),
     Gap(pattern="routes.[].class_from_header", fine=(False,)),
-    *_gaps("routes.[].tiers.[].", "spread", "stale_cache", "later", "answer.p95"),
+    *_gaps("routes.[].tiers.[].", "spread", "stale_cache", "later"),
     *_gaps("routes.[].", "idempotency", "lanes", "cache", "merge"),
     Gap(pattern="routes.[].single_flight", fine=(False,)),
     Gap(pattern="routes.[].dead_letter", fine=(False,)),

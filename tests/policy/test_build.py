@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.decisions.breaker import BreakerSettings
+from proxy.decisions.deadline import AnswerPaceSettings
 from proxy.policy.snapshot import (
     AnswerTier,
     AuthScheme,
@@ -11,7 +12,7 @@ from proxy.policy.snapshot import (
     ProviderTier,
     RouteSnapshot,
 )
-from tests.policy.samples import GOOD, ROUTE, load, provider, route
+from tests.policy.samples import GOOD, ROUTE, load, provider, provider_problems, route
 
 
 def test_the_defaults_of_a_provider_are_those_of_the_settings() -> None:
@@ -180,3 +181,24 @@ def test_the_rest_of_a_route() -> None:
     assert (one.was, one.total_seconds, one.repeatable) == ("old", 60.0, False)
     assert (one.retry.attempts, one.retry.base, one.retry.cap, one.retry.budget) == (5, 1.0, 2.0, 0.0)
     assert (one.body_max, one.body_replay) == (1024, 5)
+
+
+def test_modes() -> None:
+    assert load(GOOD + "mode: observe\n").observe
+    assert not load(GOOD + "mode: enforce\n").observe
+    assert provider("mode: observe").observe
+    assert route("mode: observe").observe
+
+
+def test_an_answer_limit_that_follows_the_target_keeps_the_fixed_one_as_its_most() -> None:
+    times = provider("timeouts: {answer: {p95: 2, plus: 300ms}}").timeouts
+    assert (times.answer, times.answer_pace) == (600.0, AnswerPaceSettings(factor=2.0, plus=0.3))
+    assert provider("timeouts: {answer: {p95: 1.5}}").timeouts.answer_pace == AnswerPaceSettings()
+    routes = load(GOOD + ROUTE.replace("{provider: a}", "{provider: a, answer: {p95: 1}}")).routes
+    assert routes is not None
+    assert routes[0].tiers == (ProviderTier(provider="a", answer_pace=AnswerPaceSettings(factor=1.0)),)
+
+
+def test_a_factor_below_the_percentile_itself_is_refused() -> None:
+    (line,) = provider_problems("timeouts: {answer: {p95: 0.5, plus: 5s}}")
+    assert "providers.a.timeouts.answer.p95: expected a number, 1 or more" in line

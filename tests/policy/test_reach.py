@@ -4,7 +4,7 @@ import pytest
 
 from proxy.policy.load import load_policy
 from proxy.policy.source import PolicyBytes
-from tests.policy.samples import GOOD, load, provider
+from tests.policy.samples import GOOD, ROUTE, load, provider
 
 
 def warnings(*matches: str) -> tuple[str, ...]:
@@ -74,3 +74,27 @@ def test_a_limit_of_less_than_one_place_an_instance_is_warned_of_where_it_stands
     assert [line.split(":")[1] for line in told] == ["3", "7", "8", "9"]
     assert all("SPONSON_INSTANCE_INDEX" in line for line in told)
     assert load_policy(data, instance_index=0).warnings == ()
+
+
+def test_a_policy_that_observes_everything_says_that_it_holds_nobody_back() -> None:
+    (line,) = load(GOOD + ROUTE + "mode: observe\n").warnings
+    assert line.startswith("p.yaml:9:7: mode: observe: no share and no breaker holds any call back")
+
+
+def test_a_mode_that_is_stricter_than_the_one_above_it_has_no_effect() -> None:
+    enforced = "    mode: enforce\n"
+    lines = load(GOOD + enforced + ROUTE + enforced + "mode: observe\n").warnings[:2]
+    assert [line.partition(" ")[2] for line in lines] == [
+        "providers.a.mode: has no effect: the policy observes, and the most lenient mode holds",
+        "routes.0.mode: has no effect: the policy observes, and the most lenient mode holds",
+    ]
+    (line,) = load(GOOD + "    mode: observe\n" + ROUTE + enforced).warnings
+    assert line.endswith("routes.0.mode: has no effect: all of its providers observe, and the most lenient mode holds")
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_a_mode_that_has_an_effect_is_no_warning(mode: str) -> None:
+    other = "  b:\n    base_url: http://127.0.0.1:2/v1\n"
+    two = ROUTE.replace("[{provider: a}]", "[{provider: a}, {provider: b}]")
+    assert load(GOOD + f"    mode: {mode}\n" + other + two + "    mode: enforce\n").warnings == ()
+    assert load(GOOD + "    mode: enforce\n" + ROUTE + f"    mode: {mode}\n").warnings == ()
