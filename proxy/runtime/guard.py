@@ -7,31 +7,33 @@ one (the provider's address has changed) has no say any more over queues that th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Final
 
 from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Refusal, Room
 from proxy.observer import BreakerChanged
 from proxy.outcome import Reason
+from proxy.runtime.workshop import Workshop
 
-if TYPE_CHECKING:
-    from proxy.runtime.workshop import Workshop
+ANY_MODEL: Final = "*"
 
 
 class Guard:
-    """Stands between a breaker and the lines behind it: one target's, or all of a provider's (`line` None)."""
+    """Stands between a breaker and the lines behind it: those of one model, or of all (`ANY_MODEL`).
 
-    __slots__ = ("_line", "_model", "_provider", "_room", "_shop", "breaker")
+    `label` is the model's name for observers.
+    """
 
-    def __init__(
-        self, breaker: Breaker, shop: Workshop, *, names: tuple[str, str], room: Room, line: Line | None
-    ) -> None:
+    __slots__ = ("_label", "_model", "_provider", "_room", "_shop", "breaker")
+
+    def __init__(self, breaker: Breaker, shop: Workshop, *, provider: str, model: str, label: str, room: Room) -> None:
         self.breaker = breaker
         self._shop = shop
-        self._provider, self._model = names
+        self._provider = provider
         self._room = room
-        self._line = line
+        self._model = model
+        self._label = label
 
     def __repr__(self) -> str:
         return f"<Guard of {self._provider}/{self._model}: {self.breaker!r}>"
@@ -51,7 +53,7 @@ class Guard:
         shop.observer.happened(
             BreakerChanged(
                 provider=self._provider,
-                model=self._model,
+                model=self._label,
                 old=change.old.value,
                 new=change.new.value,
                 why=change.why,
@@ -65,17 +67,19 @@ class Guard:
 
     def _ceiling_moved(self) -> None:
         """Binds the lines or lets them go, and lets those go on who fit under the ceiling now."""
+        moved: tuple[Places, ...] | None = (self.breaker.ramp.places,)
         for line in self._lines():
             limits = self.bound(line.limits)
             if limits != line.limits:
                 line.reconfigure(limits, line.ring, observes=line.observes)
-        self._shop.admission.pump(self._shop.clock.now())
+                moved = None
+        self._shop.admission.pump(self._shop.clock.now(), moved)
 
     def _lines(self) -> list[Line]:
         """Returns the queues behind the breaker, those of an earlier policy too."""
         shop = self._shop
         return [
             line
-            for _, line, in_use in shop.kept.all(Line)
-            if line.room is self._room and self._line in (None, line) and (shop.live or not in_use)
+            for (_, _, model, *_), line, in_use in shop.kept.all(Line)
+            if line.room is self._room and self._model in (ANY_MODEL, model) and (shop.live or not in_use)
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from proxy.decisions.breaker import Breaker
 from proxy.decisions.keys import Key, KeyRing
@@ -16,7 +16,7 @@ from proxy.exchange import Credential, PhaseLimits
 from proxy.observer import KeyChanged
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
 from proxy.runtime import pipeline
-from proxy.runtime.guard import Guard
+from proxy.runtime.guard import ANY_MODEL, Guard
 from proxy.runtime.kept_state import Identity
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
 from proxy.runtime.secrets import secret_hash
@@ -31,8 +31,6 @@ from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
 from proxy.upstream.wire import Dialer
-
-ANY_MODEL: Final = "*"
 
 T = TypeVar("T")
 
@@ -74,7 +72,7 @@ class Provider:
     def pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
         """Builds the pipeline of one tier and model."""
         shop = self._shop
-        breaker = self._breaker(model, self._line(model), parts.phases)
+        breaker = self._breaker(model, parts.phases)
         stages = pipeline.TargetStages(
             retry=RetryStage(
                 parts.retry,
@@ -179,7 +177,7 @@ class Provider:
         guard = self._guards.get(self._scope(model))
         return guard.bound(limits) if guard is not None else limits
 
-    def _breaker(self, model: str, line: Line, phases: PhaseLimits) -> Breaker | None:
+    def _breaker(self, model: str, phases: PhaseLimits) -> Breaker | None:
         settings, shop = self.snapshot.breaker, self._shop
         if settings is None:
             return None
@@ -192,9 +190,8 @@ class Provider:
                 str(self.pool.address),
                 scope,
             )
-            behind = None if settings.per_provider else line
-            names = (self.snapshot.name, self.label(scope))
-            self._guards[scope] = Guard(breaker, shop, names=names, room=self.room, line=behind)
+            name, label = self.snapshot.name, self.label(scope)
+            self._guards[scope] = Guard(breaker, shop, provider=name, model=scope, label=label, room=self.room)
         guard = self._guards[scope]
         share = self._model_share(scope)
         share = self.share if share is None else min(share, self.share)

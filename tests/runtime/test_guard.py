@@ -196,3 +196,16 @@ async def test_calls_that_wait_for_a_provider_that_was_removed_are_still_release
     assert waiter.refusal is not None
     assert waiter.refusal.reason is Reason.BREAKER_OPEN
     assert "beta" not in repr(breaker)
+
+
+async def test_lines_that_observe_are_counted_under_the_ceiling_and_freed_from_it(shop: Shop) -> None:
+    observing = POLICY.replace(
+        "tiers: [{provider: alpha, model: large}]", "mode: observe\n    tiers: [{provider: alpha, model: large}]"
+    )
+    shop.live(observing)
+    breaker = breaker_of(shop, "large")
+    recovers(shop, breaker)
+    lines = [line for key, line, _ in shop.kept.all(Line) if key[1:3] == ("alpha", "large")]
+    assert [breaker.ramp.places in line.limits for line in lines] == [True, True]
+    passes(shop, 10.0)
+    assert [breaker.ramp.places in line.limits for line in lines] == [False, False]
