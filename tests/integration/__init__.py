@@ -7,5 +7,6 @@ harness     ProxyProcess, and Lab: a proxy and the providers that its policy nam
 reasons     the table of reasons: how each is provoked, and what is told
 unreachable addresses at which nobody answers
 drains      callers in every phase of a call, and how each goes on
+watched     what a process of ours does, as the kernel tells it
 test_*      one module a promise; the tests of a module share a Lab, each with providers of its own
 """

@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,10 +44,18 @@ def route(name: str, *tiers: str | Mapping[str, Any], **rest: Any) -> dict[str, 
 
 
 class ProxyProcess:
-    """One `sponson run`; its policy, log and secrets live in a folder that goes with it."""
+    """One `sponson run`; its policy, log and secrets live in a folder that goes with it.
+
+    `prefix` is a command that runs another one in its own place.
+    """
 
     def __init__(
-        self, policy: Mapping[str, Any] | str, *, flags: Sequence[str] = (), env: Mapping[str, str] | None = None
+        self,
+        policy: Mapping[str, Any] | str,
+        *,
+        flags: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="sponson-test-")
         self.folder = Path(self._folder.name)
@@ -57,6 +65,7 @@ class ProxyProcess:
         self.port, self.admin = free_port(), free_port()
         self._flags = list(flags)
         self._env = {**_QUIET, **(env or {})}
+        self._prefix = list(prefix)
         self._process: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> Self:
@@ -92,12 +101,22 @@ class ProxyProcess:
         command = [sys.executable, "-m", "proxy", "run", "--policy", str(self.policy_path), *addresses]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, *self._flags],
+                [*self._prefix, *command, *self._flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **self._env},
             )
+
+    @contextmanager
+    def spawned(self) -> Iterator[Self]:
+        """Starts the process, waits for nothing, and leaves nothing of it."""
+        try:
+            self.spawn()
+            yield self
+        finally:
+            self.kill()
+            self._folder.cleanup()
 
     async def ready(self) -> None:
         """Waits until it accepts requests."""
@@ -179,10 +198,18 @@ class Lab:
     must end with 0, with no permit out and no bug in its log.
     """
 
-    def __init__(self, policy: Mapping[str, Any], *, flags: Sequence[str] = (), env: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        policy: Mapping[str, Any],
+        *,
+        flags: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.policy: dict[str, Any] = json.loads(json.dumps(policy))  # providers may share their parts
         self._flags = ["--linger", "0s", *flags]
         self._env = env
+        self._prefix = prefix
         self._stack = AsyncExitStack()
         self.providers: dict[str, ScriptedProvider] = {}
         self._proxy: ProxyProcess | None = None
@@ -193,7 +220,7 @@ class Lab:
                 here = self.providers[name] = await stack.enter_async_context(ScriptedProvider())
                 url: str = provider.get("base_url", f"http://{HOST}:{{port}}/v1")
                 provider["base_url"] = url.replace("{port}", str(here.port))
-            self._proxy = ProxyProcess(self.policy, flags=self._flags, env=self._env)
+            self._proxy = ProxyProcess(self.policy, flags=self._flags, env=self._env, prefix=self._prefix)
             await stack.enter_async_context(self._proxy)
             self._stack = stack.pop_all()
         return self

@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 from tests.integration.caller import HOST, call
-from tests.integration.harness import Lab, ProxyProcess, free_port
+from tests.integration.harness import Lab, free_port
 from tests.integration.messages import CHAT, says
 
 GOOD = {"version": 1, "providers": {"alpha": {"base_url": "http://127.0.0.1:9/v1"}}}
 
 
-def start(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def start(
+    *arguments: str, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     """Runs `sponson run` to its end, which must come by itself."""
     return subprocess.run(
-        [sys.executable, "-m", "proxy", "run", *arguments],
+        [*prefix, sys.executable, "-m", "proxy", "run", *arguments],
         capture_output=True,
         text=True,
         timeout=20,
@@ -62,23 +64,49 @@ def test_bad_policy_ends_with_2_and_all_its_problems(tmp_path: Path) -> None:
     assert "nobody" in result.stderr
 
 
-def test_absent_policy_ends_with_2_and_names_it(tmp_path: Path) -> None:
-    result = start(*flags(tmp_path / "nothing.yaml"))
+@pytest.mark.parametrize(
+    ("name", "words"), [("nothing.yaml", "no such file"), ("nowhere/p.yaml", "no such file"), (".", "no policy files")]
+)
+def test_absent_policy_ends_with_2_and_names_it(tmp_path: Path, name: str, words: str) -> None:
+    result = start(*flags(tmp_path / name))
     assert result.returncode == 2
-    assert "nothing.yaml" in result.stderr
+    (line,) = result.stderr.splitlines()
+    assert str(tmp_path / name) in line
+    assert words in line
 
 
 @pytest.mark.parametrize("which", ["listen", "admin"])
-def test_taken_port_ends_with_2_and_the_cure(policy: Path, which: str) -> None:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        ports = {which: port}
-        result = start(*flags(policy, **ports))
+@pytest.mark.parametrize("taken", [HOST, "::1", "0.0.0.0", "::"])
+def test_taken_port_ends_with_2_and_the_cure(policy: Path, which: str, taken: str) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in taken else socket.AF_INET) as holder:
+        if holder.family == socket.AF_INET6:
+            holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        holder.bind((taken, 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        result = start(*flags(policy, **{which: port}))
     assert result.returncode == 2
-    assert f"{HOST}:{port}" in result.stderr
-    assert "choose another port" in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("{")]
+    assert line.startswith(f"--{which}: cannot listen on {HOST}:{port}")
+    assert ("(::1)" in line) is (":" in taken)
+    assert "choose another port" in line
+
+
+@pytest.mark.parametrize("admin", [f"{HOST}:{{port}}", "[::1]:{port}", ":{port}"])
+def test_one_port_for_both_listeners_ends_with_2(policy: Path, admin: str) -> None:
+    port = free_port()
+    result = start("--policy", str(policy), "--listen", f"{HOST}:{port}", "--admin", admin.format(port=port))
+    assert result.returncode == 2
+    assert "--admin" in result.stderr
+    assert str(port) in result.stderr
+    assert "choose another port" in result.stderr or "a port of its own" in result.stderr
+
+
+def test_too_few_files_end_with_2_and_the_cure(policy: Path) -> None:
+    result = start(*flags(policy), prefix=("sh", "-c", 'ulimit -n 24 && exec "$@"', "sh"))
+    assert result.returncode == 2
+    assert "only 24 files may be open (ulimit -n); allow at least 64" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -98,12 +126,25 @@ def test_bad_flags_end_with_2_and_are_named(arguments: Sequence[str], words: str
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("SPONSON_INSTANCE_INDEX", "first"), ("OTEL_TRACES_EXPORTER", "carrier-pigeon"), ("SPONSON_LINGER", "never")],
+    [
+        ("SPONSON_INSTANCE_INDEX", "first"),
+        ("OTEL_TRACES_EXPORTER", "carrier-pigeon"),
+        ("SPONSON_LINGER", "never"),
+        ("SPONSON_ADMIN", "4001"),
+    ],
 )
 def test_bad_environment_ends_with_2_and_is_named(policy: Path, variable: str, value: str) -> None:
-    result = start(*flags(policy), env={variable: value})
+    result = start("--policy", str(policy), env={"SPONSON_LISTEN": f"{HOST}:{free_port()}", variable: value})
     assert result.returncode == 2
     assert variable in result.stderr or value in result.stderr
+
+
+@pytest.mark.parametrize("value", ["nonsense", "ftp://127.0.0.1:1", "127.0.0.1:4318"])
+def test_malformed_address_of_a_collector_ends_with_2_and_is_named(policy: Path, value: str) -> None:
+    result = start(*flags(policy), env={"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": value})
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"OTEL_EXPORTER_OTLP_ENDPOINT is '{value}'")
 
 
 @pytest.mark.parametrize(
@@ -183,17 +224,3 @@ async def test_environment_stands_in_for_flags(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-
-
-async def test_sigterm_while_starting_ends_it_well() -> None:
-    process = ProxyProcess(GOOD, flags=["--linger", "0s"])
-    try:
-        process.spawn()
-        await asyncio.sleep(0.3)
-        process.signal(signal.SIGTERM)
-        code = await process.exited(within=5)
-        assert code in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-        assert "Traceback" not in process.log()
-    finally:
-        process.kill()
-        process._folder.cleanup()
