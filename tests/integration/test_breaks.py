@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,12 +20,14 @@ from tests.integration.messages import (
     MESSAGES_STREAM,
     OVERLOADED,
     event,
+    named_event,
     streams,
 )
 from tests.integration.scripted import Exchange, Script
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+HOW = ("reset_after", "close_after", "silent_after", "garbled_after", "half_an_event_after")
 SHORT = {"first_byte": "3s", "idle": "300ms", "answer": "3s"}
 POLICY: dict[str, Any] = {
     "version": 1,
@@ -32,8 +35,8 @@ POLICY: dict[str, Any] = {
         "alpha": {"breaker": "off"},
         "beta": {"breaker": "off"},
         "brief": {"breaker": "off", "timeouts": SHORT},
-        "ending": {"breaker": "off", "timeouts": {"stream": "500ms"}},
         "counted": {},
+        "failing": {"timeouts": SHORT, "models": {f"broken-{name}": {} for name in HOW}},
         "claude": {"dialect": "anthropic", "breaker": "off", "timeouts": SHORT},
     },
     "routes": [route("tiers", "alpha", "beta", retry={"attempts": 3, "base": "10ms"})],
@@ -50,6 +53,9 @@ async def lab() -> AsyncIterator[Lab]:
 async def clean(lab: Lab) -> None:
     for provider in lab.providers.values():
         provider.forget()
+
+
+HALF = b'data: {"choices":[{"delta":{"con'
 
 
 async def reset_after(exchange: Exchange) -> None:
@@ -72,12 +78,14 @@ async def garbled_after(exchange: Exchange) -> None:
 
 
 async def half_an_event_after(exchange: Exchange) -> None:
-    await exchange.chunk(b'data: {"choices":[{"delta":{"con')
+    await exchange.chunk(HALF)
     await asyncio.sleep(0.05)
     exchange.reset()
 
 
-BREAKS = [reset_after, close_after, silent_after, half_an_event_after, garbled_after]
+BREAKS = [reset_after, close_after, silent_after, garbled_after]
+RESPONSES_STREAM = {"model": "m", "input": "hello", "stream": True}
+DELTA = named_event("response.output_text.delta", delta="a")
 
 
 def breaks(*events: bytes, by: Script) -> Script:
@@ -124,6 +132,50 @@ async def test_break_of_a_messages_stream_is_told_in_its_dialect(lab: Lab, by: S
     assert b"message_stop" not in rest
 
 
+@pytest.mark.parametrize("by", [reset_after, silent_after], ids=lambda by: by.__name__)
+async def test_break_of_a_response_is_an_error_for_the_sdks(lab: Lab, by: Script) -> None:
+    lab["brief"].script = breaks(DELTA, by=by)
+    rest = shows_a_break(await lab.call("/brief/v1/responses", RESPONSES_STREAM), DELTA)
+    told = json.loads(rest.rstrip().rpartition(b"data: ")[2])
+    assert told["error"]["code"] == ("idle_timeout" if by is silent_after else "upstream_unreachable")
+
+
+@pytest.mark.xfail(strict=True, reason="the relay does not say which operation its error event is for")
+async def test_break_of_a_response_is_told_in_its_own_shape(lab: Lab) -> None:
+    lab["brief"].script = breaks(DELTA, by=reset_after)
+    rest = shows_a_break(await lab.call("/brief/v1/responses", RESPONSES_STREAM), DELTA)
+    name, _, data = rest.strip().partition(b"\ndata: ")
+    assert name == b"event: error"
+    assert json.loads(data)["type"] == "error"
+
+
+async def test_break_within_an_event_can_be_seen(lab: Lab) -> None:
+    lab["brief"].script = breaks(event("a"), by=half_an_event_after)
+    shows_a_break(await lab.call("/brief/v1/chat/completions", CHAT_STREAM), event("a") + HALF)
+
+
+@pytest.mark.xfail(strict=True, reason="the relay completes the half event by the blank line before its own")
+async def test_half_an_event_is_not_completed_by_ours(lab: Lab) -> None:
+    """Its reader would be given what cannot be read, instead of the break."""
+    lab["brief"].script = breaks(event("a"), by=half_an_event_after)
+    answer = await lab.call("/brief/v1/chat/completions", CHAT_STREAM)
+    *events, rest = answer.body.split(b"\n\n")
+    assert [json.loads(text.removeprefix(b"data: ")) for text in events]
+    assert rest == HALF
+
+
+@pytest.mark.parametrize("by", [*BREAKS, half_an_event_after], ids=lambda by: by.__name__)
+async def test_break_is_a_failure_of_the_provider(lab: Lab, by: Script) -> None:
+    model = f"broken-{by.__name__}"
+    lab["failing"].script = breaks(event("a"), by=by)
+    answer = await lab.call("/failing/v1/chat/completions", {**CHAT_STREAM, "model": model})
+    shows_a_break(answer, event("a"))
+    await lab.idle()
+    assert (await lab.row("breakers", provider="failing", model=model))["failures"] == 1
+    wanted = "idle_timeout" if by is silent_after else "stream_broken"
+    assert (await lab.proxy.line_of(answer))["outcome"] == wanted
+
+
 async def test_nothing_of_a_second_attempt_follows_the_first_content(lab: Lab) -> None:
     lab["alpha"].script = breaks(event("a"), by=reset_after)
     lab["beta"].script = streams(event("second"))
@@ -167,22 +219,3 @@ async def test_overload_after_the_text_passes_and_no_message_starts_twice(lab: L
     answer = await lab.call("/claude/v1/messages", MESSAGES_STREAM)
     assert answer.body.startswith(MESSAGE_START + MESSAGE_TEXT + OVERLOADED)
     assert answer.body.count(b'"message_start"') == 1
-
-
-async def test_drip_that_never_completes_an_event_is_ended(lab: Lab) -> None:
-    async def drips(exchange: Exchange) -> None:
-        for _ in range(24):
-            await exchange.chunk(b"x")
-            await asyncio.sleep(0.05)
-
-    lab["brief"].script = breaks(event("a"), by=drips)
-    answer = await lab.call("/brief/v1/chat/completions", CHAT_STREAM)
-    assert not answer.complete
-    assert answer.seconds < 1.2
-
-
-async def test_longest_stream_is_bounded(lab: Lab) -> None:
-    lab["ending"].script = streams(*[event("a")] * 40, gap=0.05)
-    answer = await lab.call("/ending/v1/chat/completions", CHAT_STREAM)
-    assert not answer.complete
-    assert 0.4 < answer.seconds < 1.5

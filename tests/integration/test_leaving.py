@@ -12,7 +12,19 @@ import pytest_asyncio
 
 from tests.integration.caller import request_bytes
 from tests.integration.harness import Lab, route
-from tests.integration.messages import CHAT, CHAT_STREAM, DONE, answers, event, hangs, says
+from tests.integration.messages import (
+    CHAT,
+    CHAT_STREAM,
+    DONE,
+    MESSAGE_START,
+    MESSAGE_TEXT,
+    MESSAGES_STREAM,
+    answers,
+    event,
+    hangs,
+    named_event,
+    says,
+)
 from tests.integration.scripted import Exchange
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -22,6 +34,7 @@ POLICY: dict[str, Any] = {
     "providers": {
         "alpha": {"limits": {"concurrency": 1}, "timeouts": {"queue": "20s"}},
         "beta": {},
+        "claude": {"dialect": "anthropic"},
         "failing": {"breaker": "off"},
         "last": {},
     },
@@ -200,21 +213,41 @@ async def test_half_close_counts_as_leaving(lab: Lab) -> None:
         assert await lab["alpha"].was_left() - went < 1.0
 
 
-async def test_closing_right_after_the_last_event_is_a_success(lab: Lab) -> None:
+@HOW
+@pytest.mark.parametrize(
+    ("provider", "path", "body", "events"),
+    [
+        ("beta", "/beta/v1/chat/completions", CHAT_STREAM, [event("all"), DONE]),
+        (
+            "beta",
+            "/beta/v1/responses",
+            {"model": "m", "input": "hello", "stream": True},
+            [named_event("response.output_text.delta", delta="all"), named_event("response.completed", response={})],
+        ),
+        ("claude", "/claude/v1/messages", MESSAGES_STREAM, [MESSAGE_START, MESSAGE_TEXT, named_event("message_stop")]),
+    ],
+    ids=["chat", "responses", "messages"],
+)
+async def test_closing_right_after_the_last_event_is_a_success(
+    lab: Lab, provider: str, path: str, body: dict[str, Any], events: list[bytes], reset: bool
+) -> None:
+    """The caller has all of it, though the provider has not ended its answer."""
+
     async def script(exchange: Exchange) -> None:
         await exchange.begin()
-        await exchange.chunk(event("all"))
-        await exchange.chunk(DONE)
-        await asyncio.sleep(0.3)
-        await exchange.end()
+        for part in events:
+            await exchange.chunk(part)
+        await hangs(exchange)
 
-    lab["alpha"].script = script
+    lab[provider].script = script
     async with lab.wire() as wire:
-        await wire.send(chat(stream=True))
-        await wire.reader.readuntil(b"[DONE]\n\n")
-        wire.leave(reset=False)
+        await wire.send(request_bytes("POST", path, body=body))
+        await wire.reader.readuntil(events[-1])
+        wire.leave(reset=reset)
+    await lab[provider].was_left()
     await lab.proxy.until(lambda status: status["in_flight"] == 0)
-    assert lab.proxy.request_lines()[-1]["outcome"] == "ok"
+    line = lab.proxy.request_lines()[-1]
+    assert (line["outcome"], line["provider"]) == ("ok", provider)
 
 
 async def test_twenty_who_leave_cost_no_permit(lab: Lab) -> None:

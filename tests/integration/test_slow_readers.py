@@ -1,0 +1,192 @@
+"""Callers that read slowly or not at all: the provider waits, memory stays bounded, a stopped one frees its place."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.caller import HOST, request_bytes
+from tests.integration.harness import Lab
+from tests.integration.messages import CHAT_STREAM, DONE, event, says
+from tests.integration.scripted import Exchange
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+POLICY: dict[str, Any] = {
+    "version": 1,
+    "providers": {
+        "narrow": {"limits": {"concurrency": 1}, "timeouts": {"idle": "600ms", "queue": "15s"}},
+        "wide": {"breaker": "off", "timeouts": {"idle": "30s"}},
+    },
+}
+END = b"0\r\n\r\n"
+BIG = event("z" * 30_000)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Lab]:
+    async with Lab(POLICY) as lab:
+        yield lab
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def clean(lab: Lab) -> None:
+    for provider in lab.providers.values():
+        provider.forget()
+
+
+class Source:
+    """A provider that sends events as fast as they are taken; `sent` counts their bytes."""
+
+    def __init__(self, *, events: int | None = None) -> None:
+        self.sent = 0
+        self._events = events
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Sends the events, and the end if there is one."""
+        await exchange.begin()
+        for _ in range(self._events) if self._events is not None else itertools.count():
+            await exchange.chunk(BIG)
+            self.sent += len(BIG)
+        await exchange.chunk(DONE)
+        await exchange.end()
+
+    async def stands_still(self) -> None:
+        """Waits until nothing more is taken."""
+        before = -1
+        async with asyncio.timeout(20):
+            while before != self.sent or not before:
+                before = self.sent
+                await asyncio.sleep(0.25)
+
+
+class Caller:
+    """A caller whose system keeps little for it: what it does not read, nobody takes."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._port, self._path = port, path
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        self._socket.setblocking(False)
+
+    async def __aenter__(self) -> Caller:
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(self._socket, (HOST, self._port))
+        await loop.sock_sendall(self._socket, request_bytes("POST", self._path, body=CHAT_STREAM))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._socket.close()
+
+    async def read(self, size: int = 1 << 16) -> bytes:
+        """Reads once; b"" at the end, also at a reset."""
+        try:
+            async with asyncio.timeout(20):
+                return await asyncio.get_running_loop().sock_recv(self._socket, size)
+        except ConnectionError:
+            return b""
+
+    async def read_all(self, size: int = 1 << 16, *, pause: float = 0.0) -> bytes:
+        """Reads to the end of the answer, or until nothing more comes; so much at a time, with pauses."""
+        taken = bytearray()
+        while not taken.endswith(END) and (data := await self.read(size)):
+            taken += data
+            await asyncio.sleep(pause)
+        return bytes(taken)
+
+
+def events_of(answer: bytes) -> bytes:
+    """Returns the body of a whole chunked answer."""
+    assert answer.endswith(END)
+    rest, body = answer.partition(b"\r\n\r\n")[2], bytearray()
+    while size := int(rest[: rest.index(b"\r\n")], 16):
+        begin = rest.index(b"\r\n") + 2
+        body += rest[begin : begin + size]
+        rest = rest[begin + size + 2 :]
+    return bytes(body)
+
+
+async def test_reader_that_has_stopped_frees_its_place_and_blames_nobody_else(lab: Lab) -> None:
+    source = Source()
+    lab["narrow"].script = source
+    async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as stopped:
+        assert await stopped.read()
+        await lab["narrow"].was_left(within=15)
+        assert source.sent < 1 << 25
+        lab["narrow"].script = says("next")
+        assert (await lab.call("/narrow/v1/chat/completions", CHAT_STREAM)).status == 200
+        assert not (await stopped.read_all()).endswith(END)
+    line = next(line for line in lab.proxy.request_lines() if line["outcome"] != "ok")
+    assert (line["outcome"], line["provider"], line["level"]) == ("client_left", "narrow", "info")
+    assert (await lab.row("breakers", provider="narrow", model="m"))["failures"] == 0
+
+
+async def test_waiter_takes_the_place_of_a_reader_that_has_stopped(lab: Lab) -> None:
+    lab["narrow"].script = Source()
+    async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as stopped:
+        assert await stopped.read()
+        lab["narrow"].script = says("next")
+        waiter = await lab.call("/narrow/v1/chat/completions", CHAT_STREAM)
+    assert (waiter.status, lab["narrow"].peak) == (200, 1)
+
+
+async def test_answer_that_has_come_whole_holds_no_place_for_a_reader_that_has_not_taken_it(lab: Lab) -> None:
+    lab["narrow"].script = Source(events=4)
+    async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as slow:
+        await lab["narrow"].has_seen(1)
+        await lab.idle()
+        assert lab.proxy.request_lines()[-1]["outcome"] == "ok"
+        assert events_of(await slow.read_all(4096)) == BIG * 4 + DONE
+
+
+async def test_slow_reader_gets_every_byte_and_the_provider_waits_for_it(lab: Lab) -> None:
+    source, events = Source(events=700), 700
+    lab["wide"].script = source
+    async with Caller(lab.proxy.port, "/wide/v1/chat/completions") as slow:
+        await source.stands_still()
+        behind = source.sent
+        assert behind < events * len(BIG)
+        assert events_of(await slow.read_all()) == BIG * events + DONE
+    assert source.sent == events * len(BIG)
+
+
+@pytest.mark.xfail(strict=True, reason="the system holds so much for a reader that its reading cannot be seen")
+async def test_slow_reader_that_never_stops_is_not_cut_off(lab: Lab) -> None:
+    """It takes longer than the limit for what the system holds for it, and reads all the time."""
+    lab["narrow"].script = Source(events=250)
+    async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as slow:
+        assert events_of(await slow.read_all(8192, pause=0.005)) == BIG * 250 + DONE
+
+
+def resident_mib(pid: int) -> float:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the size of a process from /proc")
+async def test_readers_that_have_stopped_cost_bounded_memory(lab: Lab) -> None:
+    """Twenty of them, each with as much before it as its provider likes to send."""
+    sources = [Source() for _ in range(20)]
+    waiting = iter(sources)
+
+    async def script(exchange: Exchange) -> None:
+        await next(waiting)(exchange)
+
+    lab["wide"].script = script
+    before = resident_mib(lab.proxy.process.pid)
+    async with AsyncExitStack() as stack:
+        for _ in sources:
+            await stack.enter_async_context(Caller(lab.proxy.port, "/wide/v1/chat/completions"))
+        await asyncio.gather(*(source.stands_still() for source in sources))
+        assert resident_mib(lab.proxy.process.pid) - before < 40
+    await lab["wide"].was_left(len(sources), within=15)
