@@ -38,19 +38,21 @@ class Refusal:
 
 
 class Room:
-    """A provider's waiting room: how many wait, and the bounds."""
+    """A provider's waiting room: how many wait, and the bounds; `observes`: nobody waits for a place in it."""
 
-    __slots__ = ("bytes", "max_bytes", "max_waiters", "name", "waiting")
+    __slots__ = ("bytes", "max_bytes", "max_waiters", "name", "observes", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.waiting = self.bytes = 0
         self.max_waiters = self.max_bytes = 0
+        self.observes = False
 
-    def reconfigure(self, settings: QueueSettings, *, share: int) -> None:
+    def reconfigure(self, settings: QueueSettings, *, share: int, observes: bool = False) -> None:
         """Takes new bounds, `share` being the provider's; who waits already keeps its place."""
         self.max_waiters = settings.max or max(8, 2 * share)
         self.max_bytes = settings.bytes
+        self.observes = observes
 
     def has_room(self, body_bytes: int) -> bool:
         """Whether one more may wait, with a body of so many bytes."""
@@ -102,22 +104,28 @@ class Line:
     """The queues of one target, one for each class, and what binds its calls.
 
     `waiters` are those of each queue. `handed` are the waiters that were given a permit and have not gone on yet.
-    A line that `observes` counts its calls in every limit and lets them go though a limit is full (`mode: observe`).
+    A line that observes, by itself or with its room, counts its calls in every limit and lets them go though a limit
+    is full (`mode: observe`).
     """
 
-    __slots__ = ("handed", "limits", "name", "observes", "queues", "ring", "room", "waiters")
+    __slots__ = ("_observes", "handed", "limits", "name", "queues", "ring", "room", "waiters")
 
-    def __init__(self, name: str, room: Room) -> None:
+    def __init__(self, name: str, room: Room, *, observes: bool = False) -> None:
         self.name = name
         self.room = room
-        self.observes = False
+        self._observes = observes
         self.limits: tuple[Places, ...] = ()
         self.ring: KeyRing | None = None
         self.queues = tuple(Queue(self, klass) for klass in range(CLASSES))
         self.waiters = tuple(queue.waiters for queue in self.queues)
         self.handed: set[Waiter] = set()
 
-    def reconfigure(self, limits: tuple[Places, ...], ring: KeyRing | None, *, observes: bool = False) -> None:
+    @property
+    def observes(self) -> bool:
+        """Whether nobody waits for a place here."""
+        return self._observes or self.room.observes
+
+    def reconfigure(self, limits: tuple[Places, ...], ring: KeyRing | None) -> None:
         """Takes the limits that now bind this target, the widest first.
 
         Permits that are out stay counted where they were taken; who waits is judged by the new limits at the next
@@ -125,7 +133,6 @@ class Line:
         """
         self.limits = limits
         self.ring = ring
-        self.observes = observes
 
     def queue_before(self, klass: int) -> Queue | None:
         """Returns the queue behind which a newcomer of this class stands, its own if possible; None: it is first."""

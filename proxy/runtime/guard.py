@@ -71,7 +71,7 @@ class Guard:
         for line in self._lines():
             limits = self.bound(line.limits)
             if limits != line.limits:
-                line.reconfigure(limits, line.ring, observes=line.observes)
+                line.reconfigure(limits, line.ring)
                 moved = None
         self._shop.admission.pump(self._shop.clock.now(), moved)
 

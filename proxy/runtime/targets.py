@@ -46,7 +46,7 @@ class Provider:
         self.places = self._places("provider", self.share) if snapshot.concurrency is not None else None
         self.connections = self._places("connections", snapshot.connections.max)
         self.room = self._kept("room", lambda: Room(snapshot.name))
-        shop.later(lambda: self.room.reconfigure(snapshot.queue, share=self.share))
+        shop.later(lambda: self.room.reconfigure(snapshot.queue, share=self.share, observes=self.observes))
         self.ring = self._ring() if snapshot.keys else None
         self.pool = self._pool()
         self._named = {model for model, _ in snapshot.models}
@@ -153,14 +153,14 @@ class Provider:
 
     def _line(self, model: str, *apart: str) -> Line:
         if (model, *apart) not in self._lines:
-            line = self._kept("line", lambda: Line(f"{self.snapshot.name}/{model}", self.room), model, *apart)
+            name = f"{self.snapshot.name}/{model}"
+            line = self._kept("line", lambda: Line(name, self.room, observes=bool(apart)), model, *apart)
             limits = [self._shop.process_places, self.places, self.connections]
             if (share := self._model_share(model)) is not None:
                 limits.append(self._places("model", share, model))
             bound = tuple(places for places in limits if places is not None)
-            observes = self.observes or bool(apart)
             self._lines[(model, *apart)] = line
-            self._shop.later(lambda: line.reconfigure(self._under_ceiling(model, bound), self.ring, observes=observes))
+            self._shop.later(lambda: line.reconfigure(self._under_ceiling(model, bound), self.ring))
         return self._lines[(model, *apart)]
 
     def _model_share(self, model: str) -> int | None:

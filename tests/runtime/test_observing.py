@@ -117,6 +117,16 @@ async def test_who_waits_for_a_place_goes_when_the_provider_becomes_observed(sho
     assert shop.core(Places, "provider", "alpha").used == 2
 
 
+async def test_who_waits_at_a_model_that_callers_invented_goes_too(shop: Shop) -> None:
+    plan: Any = shop.live(ENFORCED).router.candidates("/v1/models", {})[0]
+    plan.call.keywords["call_next"]._tiers[0].targets.of("m-new")
+    shop.permit("alpha", "m-new")
+    waiter = shop.enter("alpha", "m-new")
+    assert isinstance(waiter, Waiter)
+    shop.live(PROVIDER)
+    assert waiter.permit is not None
+
+
 async def test_where_one_route_observes_the_others_still_wait(shop: Shop) -> None:
     shop.live(ROUTE)
     lines = {key: line for key, line, _ in shop.kept.all(Line)}

@@ -28,7 +28,7 @@ class Watched:
     def __init__(self, *, share: int = 1, keys: str = "") -> None:
         self.clock = FakeClock()
         self.target = Provider("alpha", self.clock, Admission(), share=share, keys=keys)
-        self.target.line.observes = True
+        self.target.room.observes = True
         self.tally, self.own = Tally(), Tally()
         self.end = asyncio.Event()
         self.outcome = answered()
