@@ -6,7 +6,7 @@ PY := .venv/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check bench format clean venv lock
+.PHONY: help run demo test check bench soak format clean venv lock
 .DELETE_ON_ERROR:
 unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -17,6 +17,7 @@ help:
 	@echo 'make test    every test'
 	@echo 'make check   format, lint, types, architecture'
 	@echo 'make bench   the benchmark'
+	@echo 'make soak    a thousand reloads under traffic; 25 minutes'
 	@echo 'make format  rewrite the sources in the house format'
 	@echo 'make clean   remove what the others made'
 
@@ -37,6 +38,9 @@ check: venv
 
 bench: venv
 	@$(PY) -m tests.bench $(ARGS)
+
+soak: venv
+	@$(PY) -m tests.soak $(ARGS)
 
 format: venv
 	@$(PY) -m ruff check -q --fix-only .

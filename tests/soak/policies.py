@@ -1,0 +1,174 @@
+"""What is wanted of a policy, its text, and the limits that it sets.
+
+Every provider bears the policy's number in a header, so that the servers see which one a call began with. The text
+is in block style at its top level: a text that is cut between two lines may be a valid policy that says less.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NUMBER_HEADER = "x-policy"
+PROVIDERS = ("steady", "moving", "broken", "keyed", "narrow")
+MAY_GO = ("moving", "broken", "keyed")
+"""What is taken out of the policy and comes back; its callers get the steady one meanwhile."""
+RENAMED = ("narrow", "parked")
+"""A provider in whose queue callers wait, and a key that is parked."""
+PATIENT = "120s"
+QUEUE = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What stands outside of the policy: ports by provider, and the files of secrets."""
+
+    ports: Mapping[str, tuple[int, ...]]
+    secrets: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One policy. `steady`, `model`, `moving`, `key` and `total` are this instance's shares.
+
+    `knob` turns everything that must not matter to anybody's state. `renamed` bear their other name.
+    """
+
+    number: int
+    steady: int
+    model: int
+    moving: int
+    key: int
+    total: int
+    fleet: int = 1
+    port: int = 0
+    absent: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
+    knob: int = 0
+
+    def limits(self) -> dict[str, int]:
+        """The shares by scope. What is taken out keeps its places, and so its limit."""
+        return {
+            "all": self.total,
+            "steady": self.steady,
+            "steady m1": self.model,
+            "moving": self.moving,
+            "narrow": 1,
+            "keyed key good": self.key,
+        }
+
+    def name(self, thing: str) -> str:
+        """The name that the policy has for it."""
+        return f"{thing}-b" if thing in self.renamed else thing
+
+    def was(self, thing: str) -> str:
+        """The name that it has when it does not bear this one."""
+        return thing if thing in self.renamed else f"{thing}-b"
+
+    def granted(self, share: int) -> int:
+        """What the whole fleet is granted when each instance's share is this."""
+        return share * self.fleet + self.number % self.fleet
+
+
+def text(wanted: Wanted, around: Around) -> str:
+    """The policy in YAML."""
+    parts = {
+        "version": 1,
+        "fleet": {"size": {"static": wanted.fleet}},
+        "limits": {"concurrency": wanted.granted(wanted.total)},
+        "providers": _providers(wanted, around),
+        "routes": _routes(wanted),
+        "telemetry": {"log_successes": 0.0},
+    }
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in parts.items())
+
+
+def _providers(wanted: Wanted, around: Around) -> dict[str, Any]:
+    own: dict[str, dict[str, Any]] = {
+        "steady": _steady(wanted),
+        "moving": {"limits": {"concurrency": wanted.granted(wanted.moving)}},
+        "broken": {"breaker": {**_breaker(wanted), "open": {"first": f"{1 + wanted.knob % 2}h", "cap": "2h"}}},
+        "keyed": {"keys": _keys(wanted, around.secrets)},
+        "narrow": {"limits": {"concurrency": wanted.granted(1)}, "was": wanted.was("narrow")},
+    }
+    providers = {}
+    for provider in PROVIDERS:
+        if provider not in wanted.absent:
+            ports = around.ports[provider]
+            url = f"http://127.0.0.1:{ports[wanted.port % len(ports)]}/v1"
+            common = {**_common(wanted), "base_url": url}
+            providers[wanted.name(provider)] = {**common, **own[provider]}
+    return providers
+
+
+def _common(wanted: Wanted) -> dict[str, Any]:
+    return {
+        "headers": {NUMBER_HEADER: str(wanted.number)},
+        "queue": {"max": QUEUE + wanted.knob},
+        "connections": {"idle": f"{2 - wanted.knob % 2}s"},
+        "timeouts": {"queue": PATIENT, "quota_wait": PATIENT, "first_byte": f"{40 + wanted.knob % 20}s"},
+        "breaker": _breaker(wanted),
+    }
+
+
+def _breaker(wanted: Wanted) -> dict[str, Any]:
+    knob = wanted.knob
+    return {
+        "consecutive": 3 + knob % 7,
+        "failure_ratio": 0.3 + (knob % 5) / 10,
+        "min_calls": 10 + knob % 20,
+        "window": {"calls": 50 + knob % 100, "time": f"{30 + knob % 60}s"},
+        "probes": 1 + knob % 4,
+    }
+
+
+def _steady(wanted: Wanted) -> dict[str, Any]:
+    models: dict[str, Any] = {"m1": {"limits": {"concurrency": wanted.granted(wanted.model)}}}
+    if wanted.knob % 3 == 0:
+        models["m0"] = {"limits": {"concurrency": 10_000}}
+    return {"limits": {"concurrency": wanted.granted(wanted.steady)}, "models": models}
+
+
+def _keys(wanted: Wanted, secrets: Path) -> list[dict[str, Any]]:
+    knob = wanted.knob
+    keys: list[dict[str, Any]] = [
+        {
+            "id": "good",
+            "file": str(secrets / "good"),
+            "concurrency": wanted.granted(wanted.key),
+            "weight": 1 + knob % 3,
+        },
+        {"id": "resting", "file": str(secrets / "resting"), "weight": 1 + knob % 4},
+    ]
+    if knob % 5:
+        keys.append({"id": wanted.name("parked"), "was": wanted.was("parked"), "file": str(secrets / "parked")})
+    if knob % 4:
+        keys.append({"id": "other", "file": str(secrets / "other")})
+    return keys if knob % 3 else keys[::-1]
+
+
+def _routes(wanted: Wanted) -> list[dict[str, Any]]:
+    routes = []
+    for model, provider in (("m*", "steady"), *((name, name) for name in PROVIDERS[1:])):
+        tier: dict[str, Any] = {"provider": wanted.name(provider)}
+        if provider == "narrow":
+            tier["model"] = "narrow"
+        tiers = [] if provider in wanted.absent else [tier]
+        if provider in MAY_GO:
+            tiers.append({"provider": "steady"})
+        names = (provider, f"{provider}-route")
+        turned = wanted.knob % 2
+        routes.append(
+            {
+                "name": names[turned],
+                "was": names[1 - turned],
+                "match": {"model": model if model != "m*" else ["m0", "m1", "m2"]},
+                "tiers": tiers,
+                "total": "5m",
+                "retry": {"attempts": 2 + wanted.knob % 2, "base": "10ms"},
+            }
+        )
+    return routes if wanted.knob % 3 else routes[::-1]
