@@ -9,10 +9,10 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from proxy.clock import SystemClock, Timer
+from proxy.clock import Clock, Timer
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
 from proxy.downstream.admin import AdminServer, AdminSources
@@ -21,9 +21,9 @@ from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
 from proxy.observer import GaugeSource, Observer, Observers, Reading
 from proxy.policy.snapshot import PolicySnapshot
+from proxy.policy.source import PolicyBytes
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.batching import BatchedObserver
-from proxy.runtime.compiler import PolicyCompiler
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
 from proxy.runtime.log_line import RequestLog
@@ -45,6 +45,9 @@ FLUSH_PART = 0.2
 GC_THRESHOLD = 20_000
 SETTLE_SECONDS = 0.5
 """After this the collector looks at what the start has left, once, and then never again."""
+
+Understand = Callable[[PolicyBytes], PolicySnapshot]
+"""Turns the bytes of a policy into a snapshot; blocks, and raises what makes the policy unfit."""
 
 _log = logging.getLogger("sponson")
 
@@ -76,7 +79,7 @@ class Process:
     """The proxy, put together."""
 
     def __init__(
-        self, settings: ProcessSettings, compiler: PolicyCompiler, *, telemetry: Telemetry, clock: SystemClock
+        self, settings: ProcessSettings, understand: Understand, *, telemetry: Telemetry, clock: Clock
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -103,7 +106,7 @@ class Process:
             apply=self._apply,
             observer=self.observer,
             clock=clock,
-            understand=compiler,
+            understand=understand,
         )
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)

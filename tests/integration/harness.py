@@ -153,9 +153,9 @@ class ProxyProcess:
         fresh.write_text(policy if isinstance(policy, str) else json.dumps(policy, indent=1))
         fresh.replace(self.policy_path)
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str, *, within: float = 5.0) -> Answer:
         """Asks the admin port."""
-        return await call(self.admin, path, method="GET", within=5.0)
+        return await call(self.admin, path, method="GET", within=within)
 
     async def status(self) -> Any:
         """Returns what `/status` shows."""

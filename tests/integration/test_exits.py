@@ -8,7 +8,7 @@ import signal
 import socket
 from typing import Any
 
-from tests.integration.caller import HOST, request_bytes
+from tests.integration.caller import HOST
 from tests.integration.harness import Lab, ProxyProcess
 from tests.integration.messages import CHAT, says
 from tests.integration.watched import checker_of, soon, stopped
@@ -52,19 +52,3 @@ async def test_child_that_was_killed_costs_no_good_policy() -> None:
             while (await lab.proxy.get("/policy")).json()["revision"] != 2:
                 await asyncio.sleep(0.05)
         assert "sponson check" in lab.proxy.log()
-
-
-async def test_without_a_linger_a_request_whose_body_still_comes_is_answered() -> None:
-    body = b'{"model": "m", "messages": []}'
-    whole = request_bytes("POST", "/alpha/v1/chat/completions", headers=[("content-type", "text/json")], body=body)
-    async with Lab({"version": 1, "providers": {"alpha": {}}}) as lab, lab.wire() as wire:
-        lab["alpha"].script = says("hi")
-        await wire.send(whole[:-10])
-        await lab.proxy.until(lambda status: status["in_flight"] == 1)
-        lab.proxy.signal(signal.SIGTERM)
-        await lab.proxy.until(lambda status: status["phase"] == "draining")
-        await asyncio.sleep(0.3)
-        await wire.send(whole[-10:])
-        answer = await wire.answer()
-        assert (answer.status, answer.complete, answer.header("connection")) == (200, True, "close")
-        assert await lab.proxy.exited(within=5) == 0
