@@ -75,9 +75,12 @@ class Ticket:
         """The first content came: the call is not slow any more, and a streaming probe has succeeded."""
         if self.content or self.ended:
             return
+        if not self.stream:
+            self.content = True
+            return
         self._issuer.tick(now)
         self.content = True
-        if self.probe and self.stream:
+        if self.probe:
             self.end(Verdict.SUCCESS, now)
 
     def end(self, verdict: Verdict, now: float, *, retry_after: float | None = None) -> None:
