@@ -5,8 +5,8 @@ windows that take turns, so that the older one is forgotten as a whole. Buckets 
 increment, and memory never grows.
 
 A limit that follows what it lets through can strangle a provider: of slow calls only the cut ends would be seen. So a
-call that was cut off counts above its limit, several in a row double the next limit, and nothing is learned from
-failures, which are often quick.
+call that was cut off counts above its limit, cuts double the next limits until an answer is as quick as usual, and
+nothing is learned from failures, which are often quick.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ looks the same."""
 class Pace:
     """The live histogram of one target."""
 
-    __slots__ = ("_began_at", "_calls", "_counts", "_cut_in_a_row", "_earlier", "_earlier_calls")
+    __slots__ = ("_began_at", "_calls", "_counts", "_cuts", "_earlier", "_earlier_calls")
 
     def __init__(self) -> None:
         self._began_at = 0.0
         self._counts, self._earlier = _empty(), _empty()
         self._calls = self._earlier_calls = 0
-        self._cut_in_a_row = 0
+        self._cuts = 0
 
     def __repr__(self) -> str:
         return f"<Pace of {self._calls + self._earlier_calls} calls>"
 
     def answered(self, seconds: float, now: float) -> None:
-        """Counts a call whose head came after `seconds`."""
+        """Counts a call whose head came after `seconds`; one that was no slower than usual ends a row of cuts."""
         self._count(bisect_left(BOUNDS, seconds), now)
-        self._cut_in_a_row = 0
+        if self._cuts and ((p95 := self.p95(now)) is None or seconds <= p95):
+            self._cuts = 0
 
     def cut(self, limit: float, now: float) -> None:
         """Counts a call that its limit of so many seconds ended: it would have taken longer, so it counts as longer."""
         self._count(min(bisect_left(BOUNDS, limit) + 1, len(BOUNDS)), now)
-        self._cut_in_a_row += 1
+        self._cuts += 1
 
     def calls(self, now: float) -> int:
         """Returns how many calls are remembered."""
@@ -74,14 +75,14 @@ class Pace:
         return BOUNDS[min(bucket, len(BOUNDS) - 1)]
 
     def limit(self, now: float, *, factor: float, plus: float, most: float) -> float:
-        """Returns p95 × factor + plus in seconds, twice or four times that after cuts in a row; `most` at most.
+        """Returns p95 × factor + plus in seconds, twice or four times that after cuts; `most` at most.
 
         `most` also holds while too few calls are known.
         """
         p95 = self.p95(now)
         if p95 is None:
             return most
-        return min(most, (p95 * factor + plus) * (1 << min(self._cut_in_a_row, MOST_DOUBLINGS)))
+        return min(most, (p95 * factor + plus) * (1 << min(self._cuts, MOST_DOUBLINGS)))
 
     def _count(self, bucket: int, now: float) -> None:
         self._age(now)

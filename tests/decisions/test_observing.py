@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.decisions.admission import Admission
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.observing import Tally, least_busy, would_do
 from proxy.decisions.places import Places
+from proxy.decisions.queues import Line, Permit, Waiter
 from proxy.observer import Would
-from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room
+from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room, an_ask
 
 QUEUE = 10.0
 
@@ -100,3 +102,36 @@ def test_every_call_counts_once(seen: list[Would]) -> None:
     for one in seen:
         tally.count(one)
     assert tally.counts == {one: seen.count(one) for one in Would}
+
+
+@given(st.integers(0, 3), st.lists(st.sampled_from(["enforced", "observed", "ends", "leaves"]), max_size=60))
+def test_beside_each_other_who_is_observed_never_waits_and_who_is_not_never_goes_above_the_share(
+    share: int, steps: list[str]
+) -> None:
+    admission, places, room = Admission(), Places("provider alpha", share), a_room(most=100)
+    enforced = a_line(room, places)
+    apart = Line("alpha/m", room, observes=True)
+    apart.reconfigure((places,), None)
+    out: list[Permit] = []
+    waiting: list[Waiter] = []
+    for step in steps:
+        before = places.used
+        if step == "ends" and out:
+            out.pop(0).release(NOW)
+        elif step == "leaves" and waiting:
+            admission.leave(waiting.pop(), NOW)
+        elif step in ("enforced", "observed"):
+            line = apart if step == "observed" else enforced
+            answer = admission.enter_at_once(line, None, NOW) or admission.enter(line, an_ask(), NOW)
+            assert isinstance(answer, Permit if step == "observed" or before < share else Waiter)
+            if isinstance(answer, Permit):
+                out.append(answer)
+            elif isinstance(answer, Waiter):
+                waiting.append(answer)
+        out += [waiter.permit for waiter in waiting if waiter.permit is not None]
+        waiting = [waiter for waiter in waiting if waiter.permit is None]
+        assert places.used == len(out)
+        assert not waiting or places.used >= share
+    for permit in out:
+        permit.release(NOW)
+    assert places.used == sum(waiter.permit is not None for waiter in waiting)

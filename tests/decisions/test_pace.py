@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterable
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.decisions.breaker import Breaker, BreakerSettings
 from proxy.decisions.pace import (
     BOUNDS,
     FEWEST_CALLS,
@@ -20,6 +22,8 @@ from proxy.decisions.pace import (
     Pace,
     PacedLimits,
 )
+from proxy.decisions.ticket import Ticket
+from proxy.decisions.verdict import Verdict
 from proxy.exchange import Attempt
 from proxy.outcome import OutcomeKind
 from tests.fakes import LIMITS
@@ -118,17 +122,22 @@ def test_memory_never_grows(calls: list[tuple[bool, float, float]]) -> None:
     assert len(pace._counts) == len(pace._earlier) == len(BOUNDS) + 1
 
 
-def test_cuts_in_a_row_double_the_limit_until_an_answer_comes() -> None:
+def test_cuts_double_the_limit_until_an_answer_is_as_quick_as_usual() -> None:
     pace = a_pace([1.0] * 400)
-    once = pace.limit(NOW, factor=1.5, plus=5.0, most=FIXED)
-    seen = []
+
+    def limit() -> float:
+        return pace.limit(NOW, factor=1.5, plus=5.0, most=FIXED)
+
+    once, seen = limit(), []
     for _ in range(4):
         pace.cut(once, NOW)
-        seen.append(pace.limit(NOW, factor=1.5, plus=5.0, most=FIXED) / once)
+        seen.append(limit() / once)
     assert seen == [2.0, 4.0, 4.0, 4.0]
     assert seen[-1] == 2.0**MOST_DOUBLINGS
+    pace.answered(10.0, NOW)
+    assert limit() == 4.0 * once, "it needed the longer limit, so the next one may need it too"
     pace.answered(1.0, NOW)
-    assert pace.limit(NOW, factor=1.5, plus=5.0, most=FIXED) == once
+    assert limit() == once
 
 
 @given(SECONDS)
@@ -140,43 +149,62 @@ def test_a_cut_call_counts_as_longer_than_its_limit(limit: float) -> None:
 
 
 class Line:
-    """A target under an even load, in virtual time, whose only limit follows its pace.
+    """A target under an even load, in virtual time, whose limit follows its pace; perhaps behind a breaker.
 
-    A call that begins at `now` would take `seconds(now)`. `cuts` has an entry for every call, in the order of ends.
+    A call that begins at `now` would take `seconds(now)`. `cuts` has an entry for every call, in the order of ends;
+    `last_loss` is when the last call was cut or refused.
     """
 
-    def __init__(self, *, per_second: float, factor: float = 1.5, plus: float = 5.0, most: float = FIXED) -> None:
+    def __init__(
+        self,
+        *,
+        per_second: float,
+        factor: float = 1.5,
+        plus: float = 5.0,
+        most: float = FIXED,
+        breaker: Breaker | None = None,
+    ) -> None:
         self._pause = 1 / per_second
         self._rule = {"factor": factor, "plus": plus, "most": most}
+        self._breaker = breaker
+        self._running: list[tuple[float, int, float, float, Ticket | None]] = []
         self.pace = Pace()
-        self.now = NOW
+        self.now = self.last_loss = NOW
         self.cuts: list[bool] = []
         self.limits: list[float] = []
 
     def run(self, calls: int, seconds: Callable[[float], float]) -> Line:
         """Makes so many calls and waits for the last of them."""
         self.cuts, self.limits = [], []
-        running: list[tuple[float, int, float, float]] = []
         for number in range(calls):
             self.now += self._pause
-            while running and running[0][0] <= self.now:
-                self._end(heapq.heappop(running))
+            self._end_until(self.now)
+            ticket = self._breaker.acquire(self.now, stream=False) if self._breaker is not None else None
+            if self._breaker is not None and ticket is None:
+                self.last_loss = self.now
+                continue
+            if ticket is not None:
+                ticket.on_wire(self.now)
             limit = self.pace.limit(self.now, **self._rule)
             self.limits.append(limit)
             true = seconds(self.now)
-            heapq.heappush(running, (self.now + min(true, limit), number, true, limit))
-        while running:
-            self._end(heapq.heappop(running))
+            heapq.heappush(self._running, (self.now + min(true, limit), number, true, limit, ticket))
+        self._end_until(inf)
         return self
 
-    def _end(self, call: tuple[float, int, float, float]) -> None:
-        at, _, true, limit = call
-        self.now = max(self.now, at)
-        self.cuts.append(true > limit)
-        if true > limit:
-            self.pace.cut(limit, at)
-        else:
-            self.pace.answered(true, at)
+    def _end_until(self, now: float) -> None:
+        while self._running and self._running[0][0] <= now:
+            at, _, true, limit, ticket = heapq.heappop(self._running)
+            self.now = max(self.now, at)
+            cut = true > limit
+            self.cuts.append(cut)
+            if cut:
+                self.pace.cut(limit, at)
+                self.last_loss = at
+            else:
+                self.pace.answered(true, at)
+            if ticket is not None:
+                ticket.end(Verdict.FAILURE if cut else Verdict.SUCCESS, at)
 
 
 @settings(max_examples=25)
@@ -197,6 +225,21 @@ def test_a_provider_that_has_become_slow_is_soon_let_finish_again(
     lost = sum(line.run(1200, lambda now: slow).cuts)
     assert lost <= 0.15 * 2 * WINDOW_CALLS + per_second * slow
     assert not any(line.run(200, lambda now: slow).cuts)
+
+
+@pytest.mark.parametrize("per_second", [1.0, 10.0])
+@pytest.mark.parametrize(
+    ("slow", "healed_after"),
+    [(5.0, 0.0), (10.0, 70.0), (25.0, 100.0), (100.0, 2 * WINDOW_SECONDS)],
+)
+def test_a_breaker_before_it_is_not_kept_open_by_the_limit(per_second: float, slow: float, healed_after: float) -> None:
+    """The usual breaker, and a provider that takes 1 s and then `slow` for every answer."""
+    breaker = Breaker(BreakerSettings(), first_byte=FIXED, jitter=lambda: 0.5)
+    line = Line(per_second=per_second, breaker=breaker)
+    line.run(int(600 * per_second), lambda now: 1.0)
+    began = line.now
+    line.run(int(900 * per_second), lambda now: slow)
+    assert line.last_loss <= began + healed_after
 
 
 def test_a_provider_that_creeps_upwards_is_never_cut() -> None:
