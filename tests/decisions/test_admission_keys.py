@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.decisions.keys import Lack
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Ask, Refusal
 from proxy.outcome import Outcome, OutcomeKind, Reason
-from tests.decisions.waiting_room import NOW, Desk, a_key, a_ring, an_ask
+from tests.decisions.waiting_room import NOW, Desk, a_key, a_line, a_ring, an_ask
 
 REJECTED = Outcome(OutcomeKind.CREDENTIAL_REJECTED, status=401, key_fault=True)
 
@@ -94,3 +95,39 @@ def test_the_clock_of_everybody_in_the_queue_follows_what_is_missing() -> None:
 def test_a_tried_key_is_avoided_while_another_is_free() -> None:
     desk = Desk(Places("provider", 9), ring=a_ring(a_key("a"), a_key("b")))
     assert {permit.key.id for permit in (desk.goes(an_ask(tried={"a"})) for _ in range(4)) if permit.key} == {"b"}
+
+
+def test_a_newcomer_does_not_take_the_key_for_which_another_target_waits_though_no_tick_has_come() -> None:
+    desk = Desk(Places("provider", 9), ring=a_ring(a_key("k", size=1)))
+    other = a_line(desk.room, *desk.line.limits, ring=desk.line.ring, name="alpha/n")
+    resting(desk, seconds=5.0)
+    first = desk.waits()
+    desk.now += 5.0
+    second = desk.waits(line=other)
+    assert (first.permit is not None, second.permit) == (True, None)
+
+
+def test_at_expiry_keys_that_no_waiting_can_mend_are_what_is_told() -> None:
+    desk = Desk(Places("provider", 0), ring=a_ring(key := a_key("k")))
+    waiter = desk.waits(an_ask(queue=1.0))
+    assert desk.line.ring is not None
+    desk.line.ring.judge(key, REJECTED, desk.now, used=key.credential)
+    desk.passes(1.0)
+    assert waiter.refusal == Refusal(reason=Reason.KEYS_UNUSABLE, retry_after=None)
+
+
+def test_a_newcomer_whose_keys_are_all_parked_is_refused_at_once_though_a_permit_is_missing_too() -> None:
+    desk = Desk(Places("provider", 0), ring=a_ring(key := a_key("k")))
+    assert desk.line.ring is not None
+    desk.line.ring.judge(key, REJECTED, desk.now, used=key.credential)
+    assert desk.refused().reason is Reason.KEYS_UNUSABLE
+
+
+def test_keys_at_their_own_limits_are_waited_for_as_permits_and_go_in_their_order() -> None:
+    keys = a_key("a", size=1), a_key("b", size=1)
+    desk = Desk(Places("provider", 9), ring=a_ring(*keys))
+    permits = [desk.goes(), desk.goes()]
+    first, second = desk.waits(an_ask(queue=1.0)), desk.waits()
+    assert first.lack is Lack.PERMIT
+    permits[0].release(desk.now)
+    assert (first.permit is not None, second.permit) == (True, None)
