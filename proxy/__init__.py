@@ -6,7 +6,7 @@ never await, never do I/O and are told the time.
 
 | room | holds |
 |---|---|
-| exchange, outcome, stage, observer, plan, clock, tasks, ports, trace_context | the vocabulary |
+| exchange, request, body, link, outcome, stage, observer, plan, clock, tasks, ports, trace_context | the vocabulary |
 | dialects/ | where model, stream, usage and errors stand in each wire format |
 | decisions/ | WHAT to do: pure, synchronous, told the time |
 | stages/ | DOING it: async shells, one concern a file |

@@ -10,12 +10,10 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from multidict import CIMultiDict
-
 from proxy.exchange import Attempt, Exchange, Facts, PhaseLimits, ReaderGone
 from proxy.exchange import Reply as ReplyPort
 from proxy.outcome import Outcome, OutcomeKind
-from proxy.request import BodyProblem, BodyTooLarge, RawHeaders, Request, Upload
+from proxy.request import BodyProblem, BodyTooLarge, Fields, RawHeaders, Request, Upload
 
 LIMITS = PhaseLimits(connect=5.0, first_byte=30.0, answer=600.0, idle=30.0, stream=3600.0)
 SETTLING_ROUNDS = 50
@@ -245,7 +243,7 @@ def make_request(ask: Ask = CHAT) -> Request:
         method=ask.method,
         target=ask.target,
         headers=tuple((name.encode(), value.encode()) for name, value in ask.headers),
-        fields=CIMultiDict(ask.headers),
+        fields=Fields([(name.encode(), value.encode()) for name, value in ask.headers]),
         upload=ask.upload,
     )
     if ask.upload is None:

@@ -51,7 +51,7 @@ def test_decisions_never_await(product: list[Source]) -> None:
     report(problem for source in product for problem in purity_problems(source))
 
 
-def test_only_the_wire_files_know_private_aiohttp(product: list[Source]) -> None:
+def test_only_the_dialer_knows_private_aiohttp(product: list[Source]) -> None:
     report(problem for source in product for problem in aiohttp_problems(source))
 
 
@@ -185,9 +185,9 @@ def test_an_await_in_a_decision_is_a_problem(code: str) -> None:
         "from aiohttp.web import _run_app",
     ],
 )
-def test_private_aiohttp_is_a_problem_outside_the_wire(code: str) -> None:
+def test_private_aiohttp_is_a_problem_outside_the_dialer(code: str) -> None:
     assert list(aiohttp_problems(parse("proxy/upstream/transport.py", code)))
-    assert list(aiohttp_problems(parse("proxy/upstream/wire.py", code))) == []
+    assert list(aiohttp_problems(parse("proxy/upstream/dialer.py", code))) == []
 
 
 def test_public_aiohttp_is_none() -> None:

@@ -7,5 +7,7 @@
 | reply | the answer's bytes: head, framing, stamps, back-pressure |
 | rescue | outcome → HTTP: every answer that the proxy makes itself |
 | admin | probes, `/metrics`, `/policy`, `/status` |
-| wire | everything that is not public in aiohttp |
+| arrival | one request as its connection hands it over |
+| connections | the factory of connections, which knows them |
+| wire | a connection: requests by llhttp, pipelining, keep-alive, what is no request |
 """

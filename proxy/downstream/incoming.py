@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiohttp import ClientError, StreamReader, web
-
-from proxy.downstream.wire import Arrival, RequestHead, whole
+from proxy.body import Body, BodyBroken
+from proxy.downstream.arrival import Arrival, RequestHead
 from proxy.request import BodyProblem, BodyTooLarge, Request
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 UNBOUNDED: Final = 1 << 62
+_SINGLE: Final = frozenset({"host", "content-length", "transfer-encoding"})
 STALL_SECONDS: Final = 30.0
 """How long a caller may send nothing of the body that it has announced."""
 
@@ -23,7 +23,7 @@ class IncomingBody:
 
     def __init__(self, arrival: Arrival, *, length: int | None, expects: bool) -> None:
         self._arrival = arrival
-        self._payload: StreamReader = arrival.payload
+        self._payload: Body = arrival.payload
         self._expects = expects
         self._read = 0
         self.length = length
@@ -43,7 +43,7 @@ class IncomingBody:
                 piece = await self._payload.readany()
         except TimeoutError as error:
             raise BodyProblem(f"nothing of it came for {STALL_SECONDS:.0f} s; send it again") from error
-        except (web.RequestPayloadError, ClientError, ConnectionError, ValueError) as error:
+        except BodyBroken as error:
             raise BodyProblem("it is malformed, or ended too early; send it again whole") from error
         self._read += len(piece)
         if self._read > self.limit:
@@ -53,7 +53,7 @@ class IncomingBody:
     async def read_all(self) -> bytes:
         """Returns the whole body. Raises `BodyProblem`, `BodyTooLarge`."""
         if self._payload.is_eof():
-            body = whole(self._payload)
+            body = self._payload.taken()
             if len(body) > self.limit:
                 raise BodyTooLarge
             return body
@@ -80,7 +80,7 @@ def request_of(arrival: Arrival) -> Request:
     body = None
     if not payload.is_eof() or payload.total_bytes:
         length = message.headers.get("content-length")
-        expects = message.headers.get("expect", "").lower() == "100-continue" and message.version >= (1, 1)
+        expects = message.headers.get("expect", "").lower() == "100-continue" and message.version == (1, 1)
         body = IncomingBody(arrival, length=int(length) if length is not None else None, expects=expects)
     return Request(
         method=message.method,
@@ -88,23 +88,27 @@ def request_of(arrival: Arrival) -> Request:
         headers=message.raw_headers,
         fields=message.headers,
         upload=body,
-        version=(message.version.major, message.version.minor),
+        version=message.version,
     )
 
 
 def framing_problem(message: RequestHead) -> str | None:
-    """Returns what is wrong with a head that aiohttp's parser accepts and another reader might read differently.
+    """Returns what is wrong with a head that the parser accepts and another reader might read differently.
 
-    RFC 9112 §6.1, §6.3: a coding other than exactly `chunked`, any coding in HTTP/1.0, another version, a target that
-    is not in origin form, a length that is not plain digits.
+    RFC 9112 §3.2, §6.1, §6.3: no host or several, a coding other than exactly `chunked`, any coding in HTTP/1.0,
+    another version, a target that is not in origin form, a length that is not plain digits.
     """
-    version = message.version
-    if version.major != 1 or version.minor > 1:
+    version, fields = message.version, message.headers
+    if version != (1, 1) and version != (1, 0):
         return "HTTP/1.1 and HTTP/1.0 are spoken here"
-    coding = message.headers.get("transfer-encoding")
-    if coding is not None and (version.minor == 0 or coding.lower() != "chunked"):
+    if fields.repeated and not fields.repeated.isdisjoint(_SINGLE):
+        return "Host, Content-Length and Transfer-Encoding may stand there once"
+    if "host" not in fields and version == (1, 1):
+        return "HTTP/1.1 asks for a Host"
+    coding = fields.get("transfer-encoding")
+    if coding is not None and (version == (1, 0) or coding.lower() != "chunked"):
         return "the only transfer coding is chunked, and only in HTTP/1.1"
-    length = message.headers.get("content-length")
+    length = fields.get("content-length")
     if length is not None and not (length.isascii() and length.isdigit()):
         return "Content-Length must be plain digits"
     if message.method == "CONNECT" or not message.path.startswith("/"):

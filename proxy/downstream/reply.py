@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.downstream.wire import Arrival
+from proxy.downstream.arrival import Arrival
 from proxy.exchange import Attempt, Facts
 from proxy.request import RawHeaders, Request
 

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from proxy.clock import Clock
 from proxy.dialects.lookup import operation_of
+from proxy.downstream.arrival import Arrival
+from proxy.downstream.connections import ConnectionServer
 from proxy.downstream.incoming import framing_problem, request_of
 from proxy.downstream.reply import HttpReply
-from proxy.downstream.wire import Arrival, ConnectionServer
 from proxy.exchange import CancelCause, Exchange, Facts
 from proxy.outcome import Outcome, Reason, refused
 from proxy.ports import Bits
@@ -87,7 +88,7 @@ class DataServer:
     async def close(self) -> None:
         """Ends every connection."""
         self.stop_listening()
-        for connection in self.protocols.connections:
+        for connection in tuple(self.protocols.connections):
             connection.force_close()
 
     async def _handle(self, arrival: Arrival) -> bool:
@@ -123,7 +124,7 @@ class DataServer:
         facts = Facts(request_id=f"{self._prefix}{self._count:08x}", arrived_at=now, arrived_ns=clock.wall_ns())
         fields = arrival.message.headers
         parent = fields.get("traceparent")
-        state = ",".join(fields.getall("tracestate", ())) if parent is not None else ""
+        state = ",".join(fields.getall("tracestate")) if parent is not None else ""
         facts.trace = join_trace(parent, state, sampler=self._sampler, bits=self._bits)
         return Exchange(request, HttpReply(arrival, request, facts, closing=self.draining), facts)
 

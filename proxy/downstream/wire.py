@@ -1,160 +1,252 @@
-"""Everything of aiohttp that is not public, for the downstream side: its server below `web.Application`.
+"""A client's connection: requests read by llhttp (httptools), served one after the other in one task.
 
-aiohttp's C parser and connection handling stay; `web.Request` and `web.Response` are replaced by the slotted objects
-here. The contract test of this file runs against real sockets.
+Owns what a connection does between and after its requests: pipelining, keep-alive, lingering after an early answer,
+and what becomes of bytes that are no request (RFC 9112 §9).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from aiohttp import HttpVersion11, StreamReader, web
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.web_protocol import ERROR, RequestHandler, _ErrInfo
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from proxy.exchange import CancelCause, Exchange, ReaderGone
+from proxy.body import Body, BodyBroken
+from proxy.downstream.arrival import Arrival, RequestHead
+from proxy.exchange import CancelCause, ReaderGone
+from proxy.link import Link
+from proxy.request import HeadTooLarge, tidy
+from proxy.tasks import start_task
 
-RequestHead = RawRequestMessage
-
-MAX_FIELD: Final = 65536
-MAX_HEADERS: Final = 256
+MAX_HEAD: Final = 262144
+MAX_TARGET: Final = 65536
+MOST_WAITING: Final = 32
+"""Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
 KEEP_ALIVE_SECONDS: Final = 75.0
 LINGER_SECONDS: Final = 2.0
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
-class Arrival:
-    """One request of a connection, as aiohttp's server hands it over."""
-
-    __slots__ = ("_protocol", "exchange", "malformed", "message", "payload")
-
-    def __init__(
-        self, message: RawRequestMessage, payload: StreamReader, protocol: Connection, *, malformed: bool = False
-    ) -> None:
-        self.malformed = malformed
-        self.message = message
-        self.payload = payload
-        self.exchange: Exchange | None = None
-        self._protocol = protocol
-
-    @property
-    def transport(self) -> asyncio.Transport | None:
-        """The connection; None once it is lost."""
-        return self._protocol.transport
-
-    @property
-    def paused(self) -> bool:
-        """True while the client does not take what is written."""
-        return self._protocol.writing_paused
-
-    @property
-    def closing(self) -> bool:
-        """True when the server takes no further request on this connection."""
-        return self._protocol.ends
-
-    async def drain(self) -> None:
-        """Returns when the client has taken enough. Raises `ReaderGone`."""
-        try:
-            await self._protocol._drain_helper()
-        except ConnectionError:
-            raise ReaderGone from None
-        if self._protocol.transport is None:
-            raise ReaderGone
-
-    def end(self) -> None:
-        """Makes this the connection's last request; its body may still be read."""
-        self._protocol.last = True
-
-    def cancel(self) -> None:
-        """Cancels whatever handles this request; its connection ends with it."""
-        if (task := self._protocol._task_handler) is not None:
-            task.cancel()
-
-    def _cancel(self, exc: BaseException) -> None:
-        """Ends the body of a lost connection; aiohttp's protocol calls it."""
-        if not self.payload.is_eof():
-            self.payload.set_exception(exc)
+Handler = Callable[[Arrival], Awaitable[bool]]
+"""Answers one request; returns whether another may follow on its connection."""
 
 
-class Connection(RequestHandler):
+class Connection(Link):
     """A client's connection. A lost one says so to its exchange before the handler is cancelled."""
 
-    __slots__ = ("_malformed", "last")
+    __slots__ = (
+        "_body", "_deaf", "_declining", "_handler", "_head_size", "_in_head", "_known", "_loop", "_parser", "_raw",
+        "_synthetic", "_target", "_task", "_timer", "_timer_due", "_waiter", "last", "serving", "waiting",
+    )  # fmt: skip
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._malformed = b""
+    def __init__(self, handler: Handler, known: list[Connection]) -> None:
+        super().__init__()
+        self._handler = handler
+        self._known = known
+        self._loop = asyncio.get_running_loop()
+        self._parser: HttpRequestParser | None = HttpRequestParser(self)
+        self.waiting: deque[Arrival] = deque()
+        """Requests that have arrived and are not served yet."""
+        self.serving: Arrival | None = None
         self.last = False
+        self._task: asyncio.Task[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._body: Body | None = None
+        self._raw: list[tuple[bytes, bytes]] = []
+        self._target = b""
+        self._head_size = 0
+        self._in_head = True
+        self._deaf = self._declining = self._synthetic = False
 
-    def data_received(self, data: bytes) -> None:
-        """Parses what came; who reads a body is told when its framing breaks, which aiohttp does not do."""
-        super().data_received(data)
-        if self._messages and isinstance(self._messages[-1][0], _ErrInfo):
-            self._malformed = data
-            serving = cast(Any, self._current_request)
-            broken = [payload for _, payload in self._messages]
-            for payload in (serving.payload, *broken) if serving is not None else broken:
-                if not payload.is_eof():
-                    payload.set_exception(web.RequestPayloadError("the body's framing is broken"))
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Marks who has left, then lets aiohttp cancel the handler."""
-        arrival = cast(Any, self._current_request)
-        if arrival is not None and arrival.exchange is not None and arrival.exchange.cancel_cause is None:
-            arrival.exchange.cancel_cause = CancelCause.CLIENT_LEFT
-        super().connection_lost(exc)
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """aiohttp's reader asks for this after every read; only a paused connection has anything to resume."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-    def _process_keepalive(self) -> None:
-        """Ends a connection that asks for nothing any more, and waits for none that does not take its answer."""
-        transport = self.transport
-        super()._process_keepalive()
-        if self._force_close and transport is not None:
-            transport.abort()
-
-    @property
-    def ends(self) -> bool:
-        """True when this connection takes no further request."""
-        return self.last or self._close or self._force_close
+    def __repr__(self) -> str:
+        return f"<Connection {'idle' if self.idle else 'busy'}, {len(self.waiting)} waiting>"
 
     @property
     def idle(self) -> bool:
         """True between requests."""
-        return self._current_request is None and not self._messages
+        return self.serving is None and not self.waiting
 
-    async def start(self) -> None:
-        """Serves the connection's requests one after the other, in this one task."""
-        handle = cast("Handler", self._request_handler)
+    async def drain(self) -> None:
+        """Returns when the client has taken enough. Raises `ReaderGone`."""
+        if self.transport is None:
+            raise ReaderGone
+        await self.drained()
+
+    def cancel(self) -> None:
+        """Cancels what is served; the connection ends with it."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def force_close(self) -> None:
+        """Ends the connection as soon as what was written is delivered."""
+        self.last = self._deaf = True
+        if self._waiter is not None:
+            self._waiter.cancel()
+        if self.transport is not None:
+            self.transport.close()
+
+    # What asyncio tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        super().connection_made(transport)
+        self._known.append(self)
+        self._await_next()
+        self._task = start_task(self._serve(), name="connection")
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what came."""
+        if self._deaf or self._parser is None:
+            return
         try:
-            while not self._force_close:
-                if not self._messages:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._decline(data[upgrade.args[0] :])
+        except HttpParserError:
+            self._malformed(data)
+        else:
+            if self._in_head:
+                self._head_size += len(data)
+                if self._head_size > MAX_HEAD:
+                    self._malformed(data)
+
+    def eof_received(self) -> None:
+        """A close and a half-close cannot be told apart: the connection is closed, and so is lost."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Marks who has left, and cancels the handler."""
+        self._parser = None
+        self._deaf = True
+        self._known.remove(self)
+        serving = self.serving
+        if serving is not None and serving.exchange is not None and serving.exchange.cancel_cause is None:
+            serving.exchange.cancel_cause = CancelCause.CLIENT_LEFT
+        if self._body is not None:
+            self._body.fail(BodyBroken("the client has left"))
+        self.end_writing(ReaderGone())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.cancel()
+
+    # What the parser tells.
+
+    def on_url(self, part: bytes) -> None:
+        """A part of the target."""
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head, or of the trailer, which goes no further."""
+        if self._in_head:
+            self._raw.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        raw, target = self._raw, self._target
+        self._raw, self._target, self._head_size, self._in_head = [], b"", 0, False
+        if self._synthetic:
+            self._synthetic = False
+            return
+        parser = cast(HttpRequestParser, self._parser)
+        if len(target) > MAX_TARGET:
+            raise HeadTooLarge
+        tidy(raw)
+        method = parser.get_method().decode("ascii")
+        head = RequestHead(
+            method,
+            target.decode("utf-8", "surrogateescape"),
+            _VERSIONS.get(parser.get_http_version(), (0, 0)),
+            raw,
+            should_close=not parser.should_keep_alive(),
+        )
+        self._declining = parser.should_upgrade()
+        body = self._body = Body(self)
+        self.waiting.append(Arrival(head, body, self))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        elif len(self.waiting) == MOST_WAITING:
+            self.pause_reading()
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of the body."""
+        if self._body is not None:
+            self._body.feed(piece)
+
+    def on_message_complete(self) -> None:
+        """The request has come to its end."""
+        if self._declining:
+            return
+        self._in_head = True
+        if self._body is not None:
+            self._body.end()
+            self._body = None
+
+    def _decline(self, rest: bytes) -> None:
+        """An offer to speak another protocol is not taken: what follows its head is HTTP/1.1 again.
+
+        The parser takes the end of such a head for the end of the request; another one reads the body.
+        """
+        self._declining = False
+        head = self.waiting[-1].message if self.waiting else self.serving.message if self.serving else None
+        if head is None or head.method == "CONNECT":
+            self._deaf = True
+            if self._body is not None:
+                self._body.end()
+            return
+        framing = [b"%b: %b\r\n" % field for field in head.raw_headers if field[0].lower() in _FRAMING]
+        self._parser = HttpRequestParser(self)
+        self._synthetic = self._in_head = True
+        self.data_received(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing) + rest)
+
+    def _malformed(self, data: bytes) -> None:
+        """Bytes that are no request become one that can only be refused; whoever reads a broken body is told."""
+        self._deaf = True
+        body, self._body = self._body, None
+        if body is not None:
+            body.fail(BodyBroken("the body's framing is broken"))
+            if self.waiting and self.waiting[-1].payload is body:
+                self.waiting[-1].malformed = self.waiting[-1].message.should_close = True
+            return
+        # What came last may begin in the middle of a head: only a whole request line has a path to tell.
+        words = data.partition(b"\r\n")[0].split(b" ")
+        target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
+        path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
+        body = Body(self)
+        body.end()
+        head = RequestHead("UNKNOWN", path, (1, 1), (), should_close=True)
+        self.waiting.append(Arrival(head, body, self, malformed=True))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _serve(self) -> None:
+        """Serves the connection's requests one after the other, in this one task."""
+        try:
+            while not self.last:
+                if not self.waiting:
                     await self._arrive()
-                message, payload = self._next_message()
-                arrival = self._arrival(message, payload)
-                self._current_request = cast(Any, arrival)
+                arrival = self._next()
                 try:
-                    keep_alive = await handle(arrival)
+                    keep_alive = await self._handler(arrival)
                 finally:
-                    self._served(arrival)
-                if not payload.is_eof():
-                    await self._linger(payload)
-                if not keep_alive or self.ends:
+                    # Else arrival, exchange and reply would wait for the garbage collector.
+                    arrival.exchange = self.serving = None
+                if not arrival.payload.is_eof():
+                    await self._linger(arrival.payload)
+                if not keep_alive:
                     break
                 self._await_next()
         except BaseException:
             self.force_close()
             raise
-        if not self._force_close:
-            self._task_handler = None
-            if self.transport is not None:
-                self.transport.close()
+        self._task = None
+        self._deaf = True
+        if self.transport is not None:
+            self.transport.close()
 
     async def _arrive(self) -> None:
         self._waiter = self._loop.create_future()
@@ -163,108 +255,40 @@ class Connection(RequestHandler):
         finally:
             self._waiter = None
 
-    def _next_message(self) -> tuple[RawRequestMessage | _ErrInfo, StreamReader]:
-        message, payload = self._messages.popleft()
-        if self._parser is not None:
-            self._parser.message_consumed()
-        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
-            self._resume_reading_if_drained()
-        return message, payload
+    def _next(self) -> Arrival:
+        waiting = self.waiting
+        if len(waiting) == MOST_WAITING and self._pauses:
+            self.resume_reading()
+        self.serving = arrival = waiting.popleft()
+        return arrival
 
-    def _arrival(self, message: RawRequestMessage | _ErrInfo, payload: StreamReader) -> Arrival:
-        """Wraps a request; bytes that are none become one that can only be refused, of which just the path is told."""
-        if not isinstance(message, _ErrInfo):
-            return Arrival(message, payload, self)
-        # What came last may begin in the middle of a head: only a whole request line has a path to tell.
-        words = self._malformed.partition(b"\r\n")[0].split(b" ")
-        target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
-        path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
-        return Arrival(ERROR._replace(path=path, version=HttpVersion11), payload, self, malformed=True)
-
-    def _served(self, arrival: Arrival) -> None:
-        """Lets go of a request: else arrival, exchange and reply would wait for the garbage collector."""
-        arrival.exchange = None
-        self._current_request = None
-        if self._upgraded and self._payload_parser is None:
-            self._decline_upgrade()
-
-    async def _linger(self, payload: StreamReader) -> None:
+    async def _linger(self, payload: Body) -> None:
         """Reads on for a while after an early answer, so that the client can read it before its writes fail."""
         # A stopped upload lets go of the reader in its own next step.
         await asyncio.sleep(0)
-        with contextlib.suppress(TimeoutError, web.RequestPayloadError, ConnectionError):
+        with contextlib.suppress(TimeoutError, BodyBroken):
             async with asyncio.timeout(LINGER_SECONDS):
                 while await payload.readany():
                     pass
         if not payload.is_eof():
-            self.close()
+            self.force_close()
 
     def _await_next(self) -> None:
-        due = self._loop.time() + KEEP_ALIVE_SECONDS
-        self._next_keepalive_close_time = due
-        if self._keepalive_handle is None:
-            self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+        self._timer_due = self._loop.time() + KEEP_ALIVE_SECONDS
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._timer_due, self._idle_too_long)
 
-    def _decline_upgrade(self) -> None:
-        """An offer to speak another protocol was not taken: what followed it is HTTP/1.1 again."""
-        if self._parser is None:
+    def _idle_too_long(self) -> None:
+        """Ends a connection that asks for nothing any more, and waits for none that does not take its answer."""
+        self._timer = None
+        if self.transport is None:
             return
-        self._parser.set_upgraded(False)
-        self._upgraded = False
-        tail, self._message_tail = self._message_tail, b""
-        if tail:
-            self.data_received(tail)
+        if not self.idle or self._loop.time() < self._timer_due:
+            self._timer = self._loop.call_at(max(self._timer_due, self._loop.time() + 1.0), self._idle_too_long)
+            return
+        transport = self.transport
+        self.force_close()
+        transport.abort()
 
 
-def whole(payload: StreamReader) -> bytes:
-    """Returns a body that has arrived to its end: no reader waits, and nothing is to be resumed."""
-    buffer = payload._buffer
-    if len(buffer) == 1 and not payload._buffer_offset:
-        payload._size = 0
-        return buffer.popleft()
-    return payload.read_nowait(-1)
-
-
-def _unsent_bytes(transport: asyncio.Transport | None) -> int:
-    return transport.get_write_buffer_size() if transport is not None else 0
-
-
-Handler = Callable[[Arrival], Awaitable[bool]]
-"""Answers one request; returns whether another may follow on its connection."""
-
-
-class ConnectionServer(web.Server):
-    """The protocol factory of a listener; knows its connections."""
-
-    def __init__(self, handler: Handler) -> None:
-        super().__init__(
-            cast(Any, handler),
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,
-            max_line_size=MAX_FIELD,
-            max_field_size=MAX_FIELD,
-            max_headers=MAX_HEADERS,
-            lingering_time=LINGER_SECONDS,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-            logger=logging.getLogger("sponson.downstream"),
-        )
-
-    def __call__(self) -> RequestHandler:
-        """Makes the protocol of one new connection."""
-        return Connection(self, loop=self._loop, **self._kwargs)
-
-    @property
-    def unsent(self) -> int:
-        """Connections whose client has not taken all of what was written."""
-        return sum(1 for connection in self.connections if _unsent_bytes(connection.transport))
-
-    def close_idle(self) -> None:
-        """Closes connections that wait for a request; the others close after their answer, or when it is taken."""
-        for connection in self.connections:
-            if not cast(Connection, connection).idle:
-                cast(Connection, connection).last = True
-            elif connection.transport is not None and _unsent_bytes(connection.transport):
-                connection.transport.close()
-            else:
-                connection.force_close()
+_VERSIONS: Final = {"1.1": (1, 1), "1.0": (1, 0)}

@@ -27,10 +27,10 @@ from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage, ObservingBreakerStage
 from proxy.stages.retry import RetryStage
 from proxy.upstream.address import Address
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
-from proxy.upstream.wire import Dialer
 
 T = TypeVar("T")
 

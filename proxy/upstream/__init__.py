@@ -2,7 +2,7 @@
 
 | file | owns |
 |---|---|
-| transport | the terminal stage: one attempt on the wire; the table of aiohttp's exceptions |
+| transport | the terminal stage: one attempt on the wire; the table of what may go wrong on it |
 | call | one attempt's state: its connection, its watch, its answer |
 | relay | passing the answer on: hold-back, pieces, visible breaks |
 | keep | failing answers, held back whole |
@@ -14,5 +14,6 @@
 | redial | aiohttp-retry, in the connect phase only |
 | address | where a provider listens |
 | pieces | passing pieces on inside the event that brings them |
-| wire | everything that is not public in aiohttp |
+| dialer | dialling by aiohttp's connector: all that is not public in aiohttp |
+| wire | a connection: answers by llhttp, bytes that nobody asked for |
 """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import StreamReader
-
+from proxy.body import Body
 from proxy.clock import Clock
 from proxy.exchange import Attempt, CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status
@@ -43,7 +42,7 @@ class Call:
     )
 
     message: AnswerHead
-    payload: StreamReader
+    payload: Body
     watch: Watch
 
     def __init__(self, exchange: Exchange, pool: Pool, answer_headers: AnswerHeaders, clock: Clock) -> None:
@@ -60,7 +59,7 @@ class Call:
         self._answer_headers = answer_headers
 
     async def connect(self) -> None:
-        """Takes an idle connection or dials, within the connect limit and the deadline. Raises aiohttp's errors."""
+        """Takes an idle connection or dials, within the connect limit and the deadline. Raises what prevented it."""
         now = self.clock.now()
         pool, attempt = self._pool, self.attempt
         attempt.address = (pool.address.host, pool.address.port)
@@ -99,7 +98,7 @@ class Call:
         self.attempt.sent_bytes = len(head) + len(payload)
 
     async def read_head(self) -> None:
-        """Reads the head of the final answer, within the first-byte or the answer limit. Raises aiohttp's errors."""
+        """Reads the head of the final answer, within the first-byte or the answer limit. Raises what prevented it."""
         connection, limits = self.connection, self.attempt.limits
         assert connection is not None
         now = self.attempt.connected_at
@@ -120,7 +119,7 @@ class Call:
         self.attempt.status = message.code
 
     async def answer(self) -> Outcome:
-        """Relays the answer, or keeps it when it is a failing one. Raises aiohttp's errors."""
+        """Relays the answer, or keeps it when it is a failing one. Raises what broke it."""
         message = self.message
         if message.code == 101 or not _framing_is_clear(message):
             return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="the answer's framing is ambiguous")
@@ -223,10 +222,12 @@ def _why(error: BaseException) -> str:
     if isinstance(cause, TimeoutError):
         return "time ran out"
     # A certificate's own message says more than its library's error code.
-    reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+    reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)
     return str(reason).lower() if reason else type(error).__name__
 
 
 def _framing_is_clear(message: AnswerHead) -> bool:
-    codings = message.headers.getall("transfer-encoding", None)
-    return codings is None or (len(codings) == 1 and codings[0].strip().lower() == "chunked")
+    coding = message.headers.get("transfer-encoding")
+    if coding is None:
+        return True
+    return coding.strip().lower() == "chunked" and "transfer-encoding" not in message.headers.repeated

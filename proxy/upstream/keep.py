@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aiohttp import ClientError, StreamReader
-
+from proxy.body import Body, BodyBroken
 from proxy.dialects.errors import blames_key, delay_in, quota_is_spent
 from proxy.dialects.retry_after import retry_after_seconds
 from proxy.outcome import Outcome, OutcomeKind, kind_of_status
@@ -21,7 +20,7 @@ KEPT_KINDS: Final = frozenset({OutcomeKind.RATE_LIMITED, OutcomeKind.CREDENTIAL_
 _HINTS: Final = {"true": True, "false": False}
 
 
-async def read_bounded(payload: StreamReader) -> tuple[bytes, bool]:
+async def read_bounded(payload: Body) -> tuple[bytes, bool]:
     """Reads a failing answer's body, 64 KiB and one second at most; returns it and whether it is whole."""
     pieces: list[bytes] = []
     size = 0
@@ -30,7 +29,7 @@ async def read_bounded(payload: StreamReader) -> tuple[bytes, bool]:
             while size <= KEPT_BYTES and (piece := await payload.readany()):
                 pieces.append(piece)
                 size += len(piece)
-    except (TimeoutError, ClientError, ConnectionError):
+    except (TimeoutError, BodyBroken):
         return b"".join(pieces), False
     return b"".join(pieces), payload.at_eof()
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from proxy.outcome import OutcomeKind
 from proxy.upstream.meter import Meter
-from proxy.upstream.wire import Flow
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call
@@ -45,7 +44,7 @@ class Pieces:
         self.size = 0
 
     async def pass_on(self, held: list[bytes]) -> None:
-        """Writes what was held (and looked at) already, then every piece as it comes. Raises aiohttp's errors."""
+        """Writes what was held (and looked at) already, then every piece as it comes. Raises what broke the body."""
         if self._waits_for_content():
             call = self._call
             call.watch.arm(call.attempt.connected_at + call.attempt.limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT)
@@ -54,11 +53,11 @@ class Pieces:
         for piece in held:
             self._reply.write(piece)
             self.size += len(piece)
-        flow = Flow(self._call.payload, self._take)
+        payload = self._call.payload
         while True:
             if self._reply.paused:
                 await self._drain()
-            if await flow.run():
+            if await payload.flow(self._take):
                 break
         call = self._call
         call.attempt.answer_bytes = self.size

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from proxy.upstream.address import Address
-from proxy.upstream.wire import Dialer, UpstreamConnection
+from proxy.upstream.dialer import Dialer
+from proxy.upstream.wire import UpstreamConnection
 
 LONGEST_USE = 10_000
 

@@ -19,7 +19,8 @@ from aiohttp import (
 from aiohttp_retry import RetryClient, RetryOptionsBase
 
 from proxy.exchange import Attempt
-from proxy.upstream.wire import Dialer, UpstreamConnection
+from proxy.upstream.dialer import Dialer
+from proxy.upstream.wire import UpstreamConnection
 
 REDIALS = 2
 FIRST_PAUSE_SECONDS = 0.02

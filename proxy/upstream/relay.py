@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import StreamReader
-
+from proxy.body import Body
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
 from proxy.exchange import ReaderGone
@@ -14,7 +13,6 @@ from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason
 from proxy.upstream.keep import judge, read_bounded
 from proxy.upstream.meter import BodyMeter, Meter, PackedEvents, look
 from proxy.upstream.pieces import Pieces
-from proxy.upstream.wire import salvage, whole
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call
@@ -43,7 +41,7 @@ class Relay:
     def __init__(self, call: Call, headers: list[tuple[bytes, bytes]]) -> None:
         self._call = call
         self.headers = headers
-        self.payload: StreamReader = call.payload
+        self.payload: Body = call.payload
         self.held: list[bytes] = []
         self.meter: Meter | None = None
         fields = call.message.headers
@@ -56,12 +54,12 @@ class Relay:
             self.operation = None
 
     async def run(self) -> Outcome:
-        """Relays the answer to its last byte. Raises aiohttp's errors when it breaks."""
+        """Relays the answer to its last byte. Raises what broke it."""
         call, payload = self._call, self.payload
         if call.message.code in NO_BODY or call.exchange.request.method == "HEAD":
             return self._bodiless()
         if payload.is_eof() and not self.events:
-            return self._whole(whole(payload))
+            return self._whole(payload.taken())
         if self.operation is not None:
             self.meter = self._meter(self.operation)
             if call.exchange.replaceable:
@@ -77,15 +75,13 @@ class Relay:
         message = call.message
         call.exchange.facts.first_byte_at = call.clock.now()
         length = len(body) if body is not None else _length(message.headers.get("content-length"))
-        phrase = message.reason.encode("utf-8", "surrogateescape")
-        call.exchange.reply.start(message.code, phrase, self.headers, length=length, body=body)
+        call.exchange.reply.start(message.code, message.phrase, self.headers, length=length, body=body)
 
     def kept(self, body: bytes) -> KeptAnswer:
         """Returns the answer as something to relay later."""
         message = self._call.message
-        phrase = message.reason.encode("utf-8", "surrogateescape")
         headers = tuple(self.headers)
-        return KeptAnswer(status=message.code, phrase=phrase, headers=headers, body=body, events=self.events)
+        return KeptAnswer(status=message.code, phrase=message.phrase, headers=headers, body=body, events=self.events)
 
     async def failing(self) -> Outcome:
         """Keeps a failing answer; one too large or too slow to keep is passed on, unless it could be replaced."""
@@ -197,7 +193,7 @@ class Relay:
         """The caller must see that the answer is not whole: an error event in its dialect, then an abort."""
         call = self._call
         reply = call.exchange.reply
-        if rest := salvage(self.payload):
+        if rest := self.payload.taken():
             reply.write(rest)
         if self.events and not self._packed and reply.open_ended and call.exchange.dialect is not None:
             reason = LOCAL_REASON.get(call.watch.expired or OutcomeKind.STREAM_BROKEN, Reason.UPSTREAM_UNREACHABLE)

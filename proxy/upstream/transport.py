@@ -1,15 +1,16 @@
 """The terminal stage: one attempt on the wire.
 
-Owns the table of aiohttp's exceptions. Dials or reuses, writes, reads the head, and then relays the answer, or holds it
-back while it could still be replaced. Whatever happens, the connection goes back to its pool or is killed.
+Owns the table of what may go wrong below. Dials or reuses, writes, reads the head, and then relays the answer, or
+holds it back while it could still be replaced. Whatever happens, the connection goes back to its pool or is killed.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, ClientPayloadError
+from aiohttp import ClientConnectorError, ClientError
 
+from proxy.body import BodyBroken
 from proxy.clock import Clock
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
@@ -27,21 +28,16 @@ DIAL_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
 )
 HEAD_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
     (MalformedAnswer, OutcomeKind.BAD_ANSWER),
-    (ClientPayloadError, OutcomeKind.BAD_ANSWER),
-    (ClientConnectionError, OutcomeKind.DISCONNECTED),
-    (ConnectionError, OutcomeKind.DISCONNECTED),
     (OSError, OutcomeKind.DISCONNECTED),
 )
 BODY_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
-    (ClientPayloadError, OutcomeKind.STREAM_BROKEN),
-    (MalformedAnswer, OutcomeKind.STREAM_BROKEN),
-    (ClientConnectionError, OutcomeKind.STREAM_BROKEN),
-    (ConnectionError, OutcomeKind.STREAM_BROKEN),
+    (BodyBroken, OutcomeKind.STREAM_BROKEN),
     (OSError, OutcomeKind.STREAM_BROKEN),
 )
-"""What each foreign exception means in each phase: the one place to treat a new one."""
+"""What each exception means in each phase: the one place to treat a new one."""
 
-_EXPECTED: Final = (ClientError, MalformedAnswer, OSError, TimeoutError)
+_DIAL_EXPECTED: Final = (ClientError, OSError, TimeoutError, ValueError)
+_EXPECTED: Final = (BodyBroken, MalformedAnswer, OSError, TimeoutError)
 
 
 class Transport:
@@ -61,7 +57,7 @@ class Transport:
         try:
             try:
                 await call.connect()
-            except (*_EXPECTED, ValueError) as error:
+            except _DIAL_EXPECTED as error:
                 return call.not_connected(_kind(DIAL_ERRORS, error), error)
             call.send(self._headers)
             try:

@@ -49,14 +49,14 @@ def purity_problems(source: Source) -> Iterator[Problem]:
 
 
 def aiohttp_problems(source: Source) -> Iterator[Problem]:
-    """What is not public in aiohttp is known in the wire files only."""
+    """What is not public in aiohttp is known in the dialer only."""
     if source.module in WIRE:
         return
     for node in ast.walk(source.tree):
         for line, name in _aiohttp_names(node):
             parts = name.split(".")[1:]
             if parts and (parts[0] in _PRIVATE_AIOHTTP or any(part.startswith("_") for part in parts)):
-                yield Problem(source.path, line, f"{name} is not public: it belongs in a wire.py")
+                yield Problem(source.path, line, f"{name} is not public: it belongs in the dialer")
 
 
 def _aiohttp_names(node: ast.AST) -> list[tuple[int, str]]:

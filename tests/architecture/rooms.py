@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 VOCABULARY = (
+    "proxy.body",
     "proxy.clock",
     "proxy.dialects",
     "proxy.exchange",
+    "proxy.link",
     "proxy.observer",
     "proxy.outcome",
     "proxy.plan",
@@ -117,6 +119,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
 LIBRARY_HOMES: Mapping[str, tuple[str, ...]] = {
     "aiohttp": ("proxy.downstream", "proxy.fleet", "proxy.simulation", "proxy.upstream"),
     "click": ("proxy.cli",),
+    "httptools": ("proxy.downstream.wire", "proxy.upstream.wire"),
     "opentelemetry": ("otel",),
     "prometheus_client": ("otel",),
     "pydantic": ("proxy.policy",),
@@ -124,8 +127,8 @@ LIBRARY_HOMES: Mapping[str, tuple[str, ...]] = {
     "yaml": ("proxy.policy",),
 }
 
-# The two files that may know what is not public in aiohttp.
-WIRE = frozenset({"proxy.downstream.wire", "proxy.upstream.wire"})
+# The file that may know what is not public in aiohttp.
+WIRE = frozenset({"proxy.upstream.dialer"})
 
 
 def within(module: str, *homes: str) -> bool:

@@ -8,17 +8,15 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import cast
 
-from multidict import CIMultiDict
-
 from proxy.clock import SystemClock
+from proxy.downstream.arrival import Arrival
 from proxy.downstream.listen import ListenAddress, bind
 from proxy.downstream.reply import HttpReply
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
-from proxy.downstream.wire import Arrival
 from proxy.exchange import Exchange, Facts
 from proxy.outcome import Outcome
-from proxy.request import Request
+from proxy.request import Fields, Request
 from proxy.trace_context import Sampler
 from tests.downstream.visitor import until
 from tests.fakes import answered, counting_bits
@@ -72,8 +70,8 @@ def a_reply(
     upload: object = None,
 ) -> tuple[HttpReply, Facts]:
     """A reply to such a request, and the facts that it stamps."""
-    fields = CIMultiDict(headers)
-    raw = tuple((name.encode(), value.encode()) for name, value in fields.items())
+    raw = tuple((name.encode(), value.encode()) for name, value in headers)
+    fields = Fields(raw)
     request = Request(method=method, target="/x", headers=raw, fields=fields, version=version)
     request.upload = upload  # type: ignore[assignment]
     facts = Facts(request_id="r1", arrived_at=0.0, arrived_ns=0)

@@ -1,13 +1,12 @@
-"""The contract with aiohttp, downstream: who leaves when, who is slow, and how connections end."""
+"""Who leaves when, who is slow, and how connections end."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import pytest
 
-from proxy.downstream.wire import Arrival, Connection
+from proxy.downstream.arrival import Arrival
 from proxy.exchange import CancelCause, Exchange, ReaderGone
 from tests.downstream.visitor import ASK, LAST_ASK, Visitor, serving, stalled, talk, until, visiting
 from tests.fakes import make_exchange
@@ -240,7 +239,7 @@ async def test_closing_what_is_idle_lets_the_others_answer_and_closes_them_then(
         assert (await idle.answer()).get("x-closing") == b"0"
         await busy.send(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
         await until(lambda: len(served.arrivals) == 2)
-        assert sum(cast(Connection, connection).idle for connection in served.protocols.connections) == 1
+        assert sum(connection.idle for connection in served.protocols.connections) == 1
         served.protocols.close_idle()
         assert await idle.rest() == b""
         go_on.set()

@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.downstream.wire import Arrival, ConnectionServer, Handler
+from proxy.downstream.arrival import Arrival
+from proxy.downstream.connections import ConnectionServer
+from proxy.downstream.wire import Handler
 
 PATIENCE_SECONDS: Final = 20.0
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)

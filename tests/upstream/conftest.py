@@ -1,4 +1,4 @@
-"""The contract with aiohttp holds under both event loops; everything else runs where the product runs, on uvloop."""
+"""Connections behave alike under both event loops; everything else runs where the product runs, on uvloop."""
 
 from __future__ import annotations
 

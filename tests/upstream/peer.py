@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from proxy.upstream.address import Address
-from proxy.upstream.wire import Dialer, UpstreamConnection
+from proxy.upstream.dialer import Dialer
+from proxy.upstream.wire import UpstreamConnection
 
 PATIENCE_SECONDS: Final = 20.0
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)

@@ -11,10 +11,10 @@ from typing import Any
 from proxy.dialects.lookup import operation_of
 from proxy.exchange import Attempt, Exchange, PhaseLimits
 from proxy.outcome import Outcome
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
-from proxy.upstream.wire import Dialer
 from tests.fakes import CHAT, LIMITS, Ask, FakeClock, FakeReply, make_exchange, with_attempt
 from tests.upstream.peer import Peer, Script, provider
 

@@ -5,13 +5,12 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from aiohttp import ClientPayloadError
-from aiohttp.http_parser import RawResponseMessage
-from aiohttp.streams import StreamReader
 from multidict import CIMultiDict
 
+from proxy.body import Body, BodyBroken
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.upstream.keep import KEPT_BYTES, hint, judge, read_bounded
+from proxy.upstream.wire import AnswerHead
 
 WALL_SECONDS = 1_790_000_000.0
 
@@ -35,7 +34,7 @@ class FakePayload:
 
 
 async def read(*pieces: bytes | Exception | None) -> tuple[bytes, bool]:
-    return await read_bounded(cast(StreamReader, FakePayload(*pieces)))
+    return await read_bounded(cast(Body, FakePayload(*pieces)))
 
 
 async def test_a_small_body_is_read_whole() -> None:
@@ -49,7 +48,7 @@ async def test_a_large_body_is_read_in_part() -> None:
     assert len(body) > KEPT_BYTES
 
 
-@pytest.mark.parametrize("error", [ClientPayloadError("cut"), ConnectionResetError()])
+@pytest.mark.parametrize("error", [BodyBroken("cut")])
 async def test_a_body_that_is_cut_is_not_whole(error: Exception) -> None:
     assert await read(b"part", error) == (b"part", False)
 
@@ -61,7 +60,7 @@ async def test_a_body_that_does_not_come_to_its_end_is_not_waited_for() -> None:
 
 def judged(status: int, body: bytes = b"", fields: dict[str, str] | None = None) -> Outcome:
     message = SimpleNamespace(code=status, headers=CIMultiDict(fields or {}))
-    return judge(cast(RawResponseMessage, message), body, wall_seconds=WALL_SECONDS)
+    return judge(cast(AnswerHead, message), body, wall_seconds=WALL_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import cast
 
 from proxy.upstream.address import Address
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.pool import LONGEST_USE, Pool
-from proxy.upstream.wire import Dialer, UpstreamConnection
+from proxy.upstream.wire import UpstreamConnection
 
 ADDRESS = Address(scheme="http", host="a.test", port=80)
 

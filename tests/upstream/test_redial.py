@@ -15,8 +15,9 @@ from aiohttp.client_reqrep import ConnectionKey
 
 from proxy.exchange import Attempt
 from proxy.upstream.address import Address
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.redial import REDIALS, redial, worth_redialling
-from proxy.upstream.wire import Dialer, UpstreamConnection
+from proxy.upstream.wire import UpstreamConnection
 from tests.fakes import LIMITS
 
 KEY = ConnectionKey("a.test", 80, False, True, None, None, None, None)

@@ -1,4 +1,4 @@
-"""What each foreign exception means, in each phase: the table of `upstream/transport.py` against real sockets."""
+"""What each exception means, in each phase: the table of `upstream/transport.py` against real sockets."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ import ssl
 
 import pytest
 import trustme
-from aiohttp import (
-    ClientConnectionResetError,
-    ClientConnectorDNSError,
-    ClientConnectorError,
-    ClientOSError,
-    ClientPayloadError,
-    ServerDisconnectedError,
-)
+from aiohttp import ClientConnectorDNSError, ClientConnectorError
 from aiohttp.client_reqrep import ConnectionKey
-from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 
+from proxy.body import BodyBroken
 from proxy.exchange import Exchange
 from proxy.outcome import OutcomeKind
 from proxy.upstream.address import Address
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import BODY_ERRORS, DIAL_ERRORS, HEAD_ERRORS, Transport, _kind
-from proxy.upstream.wire import Dialer
+from proxy.upstream.wire import ConnectionEnded, MalformedAnswer
 from tests.fakes import FakeClock, make_exchange, with_attempt
 from tests.upstream.peer import OK, PeerWire, Script, answering, provider
 from tests.upstream.rig import Rig, rigged
@@ -39,8 +33,7 @@ DIALS: dict[BaseException, OutcomeKind] = {
     OSERR: OutcomeKind.UNREACHABLE,
     UnicodeError("label too long"): OutcomeKind.UNREACHABLE,
 }
-BREAKS = (ServerDisconnectedError(), ClientOSError(104, "reset"), ClientConnectionResetError(), ConnectionResetError())
-GARBAGE = (HttpProcessingError(), BadStatusLine("x"))
+BREAKS = (ConnectionEnded("closed"), ConnectionResetError(), OSError(110, "timed out"))
 
 
 @pytest.mark.parametrize("error", DIALS, ids=lambda error: type(error).__name__)
@@ -48,13 +41,13 @@ def test_what_ends_a_dial(error: BaseException) -> None:
     assert _kind(DIAL_ERRORS, error) is DIALS[error]
 
 
-@pytest.mark.parametrize("error", [*BREAKS, *GARBAGE, ClientPayloadError()], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [*BREAKS, MalformedAnswer()], ids=lambda error: type(error).__name__)
 def test_what_ends_an_answer_before_its_head(error: BaseException) -> None:
     expected = OutcomeKind.DISCONNECTED if error in BREAKS else OutcomeKind.BAD_ANSWER
     assert _kind(HEAD_ERRORS, error) is expected
 
 
-@pytest.mark.parametrize("error", [*BREAKS, *GARBAGE, ClientPayloadError()], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [*BREAKS, BodyBroken("cut")], ids=lambda error: type(error).__name__)
 def test_what_ends_an_answer_after_its_head(error: BaseException) -> None:
     assert _kind(BODY_ERRORS, error) is OutcomeKind.STREAM_BROKEN
 

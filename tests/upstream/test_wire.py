@@ -9,63 +9,29 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import TCPConnector
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
-from aiohttp.streams import StreamReader
 
+from proxy.body import BodyBroken
+from proxy.upstream.wire import MalformedAnswer
 from tests.upstream.peer import ASK, OK, PeerWire, answering, ask, dialled, until
 
 RELIED_ON: list[tuple[Any, str]] = [
-    (ResponseHandler, "set_response_params"),
-    (ResponseHandler, "should_close"),
-    (ResponseHandler, "is_connected"),
-    (ResponseHandler, "writing_paused"),
-    (ResponseHandler, "resume_reading"),
-    (ResponseHandler, "_reading_paused"),
-    (ResponseHandler, "read"),
-    (ResponseHandler, "_drain_helper"),
     (Connection, "protocol"),
     (Connection, "close"),
     (TCPConnector, "connect"),
-    (StreamReader, "readany"),
-    (StreamReader, "read_nowait"),
-    (StreamReader, "_read_nowait"),
-    (StreamReader, "_read_nowait_chunk"),
-    (StreamReader, "_waiter"),
-    (StreamReader, "_exception"),
-    (StreamReader, "_eof"),
-    (StreamReader, "_buffer"),
-    (StreamReader, "_buffer_offset"),
-    (StreamReader, "_size"),
-    (StreamReader, "is_eof"),
-    (StreamReader, "at_eof"),
 ]
-PARAMETERS = {"skip_payload", "read_until_eof", "auto_decompress", "read_bufsize"} | {
-    "max_line_size",
-    "max_field_size",
-    "max_headers",
-}
 
 
 @pytest.mark.parametrize(("owner", "name"), RELIED_ON, ids=lambda part: getattr(part, "__name__", part))
 def test_what_is_relied_on_is_there(owner: Any, name: str) -> None:
-    assert hasattr(owner, name), f"aiohttp {aiohttp.__version__}: {owner.__name__}.{name} is gone; see upstream/wire.py"
+    assert hasattr(owner, name), f"aiohttp {aiohttp.__version__}: {owner}.{name} is gone; see upstream/wire.py"
 
 
 def test_the_shapes_that_are_relied_on() -> None:
     said = f"aiohttp {aiohttp.__version__} changed; see upstream/wire.py"
-    assert set(inspect.signature(ResponseHandler.set_response_params).parameters) >= PARAMETERS, said
     assert list(inspect.signature(TCPConnector.connect).parameters) == ["self", "req", "traces", "timeout"], said
     assert len(ConnectionKey._fields) == 8, said
-    assert {"code", "reason", "headers", "raw_headers", "should_close"} <= set(dir(RawResponseMessage)), said
-
-
-def test_the_parser_is_the_compiled_one() -> None:
-    said = "aiohttp runs without its C parser here: it is another, slower one that judges framing differently"
-    assert HttpResponseParser.__module__ == "aiohttp._http_parser", said
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -160,7 +126,7 @@ async def test_header_bytes_stay_as_they_came() -> None:
         connection.expect(body=True)
         connection.write(ASK, b"")
         message, _ = await connection.head()
-        assert message.raw_headers == (
+        assert tuple(message.raw_headers) == (
             (b"X-Tag", b"a"),
             (b"x-TAG", b"b"),
             (b"Set-Cookie", b"a=1"),
@@ -169,7 +135,7 @@ async def test_header_bytes_stay_as_they_came() -> None:
             (b"x-ows", b"v"),
             (b"content-length", b"0"),
         )
-        assert message.reason.encode("utf-8", "surrogateescape") == b"Tr\xe8s bien"
+        assert message.phrase == b"Tr\xe8s bien"
 
 
 async def test_large_heads_are_read() -> None:
@@ -196,14 +162,13 @@ MALFORMED = {
     "no http": b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
     "tls alert": b"\x15\x03\x03\x00\x02\x02\x46\r\n\r\n",
     "chunk size": CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n",
-    "garbage after the body": OK + b"garbage\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_bytes_that_are_no_clear_answer_raise_and_end_the_connection(name: str) -> None:
     async with dialled(answering(MALFORMED[name])) as connection:
-        with pytest.raises((HttpProcessingError, aiohttp.ClientPayloadError)):
+        with pytest.raises((MalformedAnswer, BodyBroken)):
             await ask(connection)
         assert not connection.usable
 
@@ -223,8 +188,9 @@ async def test_the_parser_lets_these_through_so_that_the_call_must_judge_them(na
         assert await ask(connection) == (200, b"ok")
 
 
-async def test_a_second_answer_in_the_same_segment_is_never_taken_for_the_next_one() -> None:
-    async with dialled(answering(OK + OK)) as connection:
+@pytest.mark.parametrize("more", [OK, b"garbage\r\n\r\n"])
+async def test_what_follows_an_answer_in_its_segment_is_never_taken_for_the_next_one(more: bytes) -> None:
+    async with dialled(answering(OK + more)) as connection:
         assert await ask(connection) == (200, b"ok")
         assert not connection.usable
 
@@ -232,10 +198,7 @@ async def test_a_second_answer_in_the_same_segment_is_never_taken_for_the_next_o
 async def test_an_illegal_body_after_head_is_never_taken_for_the_next_answer() -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"
     async with dialled(answering(answer + b"hello")) as connection:
-        try:
-            await ask(connection, head=b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n", body=False)
-        except HttpProcessingError:
-            pass
+        assert await ask(connection, head=b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n", body=False) == (200, b"")
         await until(lambda: not connection.usable)
 
 

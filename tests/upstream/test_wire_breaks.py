@@ -1,16 +1,16 @@
-"""The contract with aiohttp, upstream: how a connection breaks, is ended, and slows its other side down."""
+"""How a connection breaks, is ended, and slows its other side down."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from aiohttp import ClientConnectionError, ClientOSError, ClientPayloadError, ServerDisconnectedError
 
-from proxy.upstream.wire import Dialer, UpstreamConnection, salvage
+from proxy.body import BodyBroken
+from proxy.upstream.dialer import Dialer
+from proxy.upstream.wire import ConnectionEnded, UpstreamConnection
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, dialled, provider, stalled, until
 
-BODY_BREAKS = (ClientPayloadError, ClientOSError, ClientConnectionError)
 PIECE = b"z" * (1 << 16)
 MUCH = 1 << 25
 
@@ -41,7 +41,7 @@ async def test_an_end_before_the_head_raises_whatever_part_of_it_came(end: str, 
         if part:
             await came.wait()
             connection.write(ASK, b"")  # the script goes on
-        with pytest.raises(ServerDisconnectedError if end == "fin" else ClientOSError):
+        with pytest.raises(ConnectionEnded if end == "fin" else ConnectionResetError):
             await connection.head()
         assert not connection.usable
 
@@ -69,21 +69,20 @@ async def test_a_body_that_is_cut_gives_its_bytes_and_then_raises(name: str, end
         _, payload = await connection.head()
         assert await payload.readany() == b"hello"
         connection.write(ASK, b"")  # the script goes on
-        with pytest.raises(BODY_BREAKS):
+        with pytest.raises(BodyBroken):
             await payload.readany()
         assert not connection.usable
 
 
-async def test_what_a_slow_reader_has_not_read_when_the_body_breaks_can_be_salvaged() -> None:
+async def test_what_a_slow_reader_has_not_read_when_the_body_breaks_is_not_lost() -> None:
     async with dialled(answering(CUT["length"], hold=False)) as connection:
         connection.expect(body=True)
         connection.write(ASK, b"")
         _, payload = await connection.head()
-        await until(lambda: payload.exception() is not None)
-        with pytest.raises(BODY_BREAKS):
+        await until(lambda: payload.broken is not None)
+        assert await payload.readany() == b"hello"
+        with pytest.raises(BodyBroken):
             await payload.readany()
-        assert salvage(payload) == b"hello"
-        assert salvage(payload) == b""
 
 
 async def test_a_reset_breaks_a_body_without_a_length() -> None:
@@ -99,7 +98,7 @@ async def test_a_reset_breaks_a_body_without_a_length() -> None:
         _, payload = await connection.head()
         assert await payload.readany() == b"hello"
         connection.write(ASK, b"")  # the script goes on
-        with pytest.raises(ClientPayloadError):
+        with pytest.raises(BodyBroken):
             await payload.readany()
 
 
@@ -113,9 +112,9 @@ async def test_writing_to_a_lost_connection_is_silent_and_shows_at_the_next_read
         await until(lambda: not connection.usable)
         connection.expect(body=True)
         connection.write(ASK, b"body")
-        with pytest.raises((ClientConnectionError, ConnectionError)):
+        with pytest.raises(ConnectionError):
             await connection.head()
-        with pytest.raises((ClientConnectionError, ConnectionError)):
+        with pytest.raises(ConnectionError):
             await connection.drain()
 
 
@@ -146,7 +145,7 @@ async def test_abort_wakes_who_waits_for_the_head() -> None:
         connection.expect(body=True)
         connection.write(ASK, b"")
         asyncio.get_running_loop().call_later(0.01, connection.abort)
-        with pytest.raises(ClientConnectionError):
+        with pytest.raises(ConnectionError):
             await connection.head()
 
 
@@ -242,7 +241,7 @@ async def test_a_writer_that_waits_is_woken_when_the_connection_ends() -> None:
     async with dialled(script) as connection:
         connection.expect(body=True)
         connection.write(ASK, bytes(MUCH))
-        with pytest.raises((ConnectionError, ClientConnectionError)):
+        with pytest.raises(ConnectionError):
             await drain_for_ever(connection)
 
 
@@ -256,7 +255,7 @@ async def test_an_early_answer_is_read_while_the_upload_still_waits() -> None:
         connection.expect(body=True)
         connection.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n", PIECE)
         message, payload = await connection.head()
-        assert (message.code, await payload.read()) == (413, b"big")
+        assert (message.code, await payload.readany()) == (413, b"big")
 
 
 async def test_a_malformed_chunk_after_good_ones_wakes_who_reads_the_body() -> None:
@@ -273,6 +272,6 @@ async def test_a_malformed_chunk_after_good_ones_wakes_who_reads_the_body() -> N
         _, payload = await connection.head()
         assert await payload.readany() == b"hello"
         connection.write(ASK, b"")  # the script goes on
-        with pytest.raises(BODY_BREAKS):
+        with pytest.raises(BodyBroken):
             async with asyncio.timeout(0.5):
                 await payload.readany()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiohttp import ClientConnectionError, ClientPayloadError
 
-from proxy.upstream.wire import Dialer
+from proxy.body import BodyBroken
+from proxy.upstream.dialer import Dialer
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, ask, provider, until
 
 BODIES = {
@@ -70,7 +70,7 @@ async def test_closing_a_dialer_breaks_the_bodies_of_its_connections_for_their_r
         await asyncio.sleep(0)
         await dialer.close()
         async with asyncio.timeout(2.0):
-            with pytest.raises(ClientPayloadError):
+            with pytest.raises(BodyBroken):
                 await reading
         connection.kill()
 
@@ -88,6 +88,6 @@ async def test_closing_a_dialer_wakes_who_waits_for_a_head() -> None:
         await asyncio.sleep(0)
         await dialer.close()
         async with asyncio.timeout(2.0):
-            with pytest.raises(ClientConnectionError):
+            with pytest.raises(ConnectionError):
                 await waiting
         connection.kill()

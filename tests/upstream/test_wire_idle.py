@@ -1,11 +1,10 @@
-"""The contract with aiohttp, upstream: bytes that nobody asked for are nobody's answer, whenever they come."""
+"""Bytes that nobody asked for are nobody's answer, whenever they come."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from aiohttp.http_parser import HttpResponseParser
 
 from proxy.outcome import OutcomeKind
 from proxy.upstream.wire import UpstreamConnection
@@ -29,10 +28,6 @@ PARTS = {
     "a whole answer": b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
     "an interim answer": b"HTTP/1.1 103 Early Hints\r\n\r\n",
 }
-
-
-def test_the_parser_can_be_asked_whether_a_head_has_begun() -> None:
-    assert hasattr(HttpResponseParser, "feed_eof"), "aiohttp changed; see _Protocol.rest in upstream/wire.py"
 
 
 async def asked(connection: UpstreamConnection, name: str) -> None:

@@ -11,7 +11,7 @@ import trustme
 from aiohttp import ClientConnectorCertificateError, ClientConnectorError
 
 from proxy.upstream.address import Address
-from proxy.upstream.wire import Dialer
+from proxy.upstream.dialer import Dialer
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, provider
 
 
