@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.body import Body
 from proxy.exchange import Exchange
 from proxy.request import Fields, RawHeaders
+
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class RequestHead:
@@ -28,6 +30,20 @@ class RequestHead:
     def __repr__(self) -> str:
         # A target may carry a secret.
         return f"<RequestHead {self.method}>"
+
+
+def only_framing(head: RequestHead) -> bytes:
+    """Returns the bytes of another head whose body is framed as this one's, and that says nothing else."""
+    lines = [b"%b: %b\r\n" % field for field in head.raw_headers if field[0].lower() in _FRAMING]
+    return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines)
+
+
+def unknown_head(data: bytes) -> RequestHead:
+    """Returns a head for bytes that are none: they may begin anywhere, and only a whole request line has a path."""
+    words = data.partition(b"\r\n")[0].split(b" ")
+    target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
+    path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
+    return RequestHead("UNKNOWN", path, (1, 1), (), should_close=True)
 
 
 class ClientLink(Protocol):

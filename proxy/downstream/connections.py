@@ -20,8 +20,8 @@ class ConnectionServer:
 
     @property
     def unsent(self) -> int:
-        """Connections whose client has not taken all of what was written."""
-        return sum(1 for connection in self.connections if _unsent_bytes(connection.transport))
+        """Connections whose client has not taken all of what was written, or is about to ask."""
+        return sum(1 for one in self.connections if one.asking or _unsent_bytes(one.transport))
 
     def close_idle(self) -> None:
         """Closes connections that wait for a request; the others close after their answer, or when it is taken."""

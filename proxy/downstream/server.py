@@ -64,7 +64,7 @@ class DataServer:
 
     @property
     def busy(self) -> int:
-        """Exchanges under way, and answers that their clients have not taken to the end."""
+        """Exchanges under way; when there are none, answers that are not taken to the end, and heads that begin."""
         return len(self.live) or self.protocols.unsent
 
     async def listen(self, sockets: list[socket.socket]) -> None:

@@ -15,7 +15,7 @@ from typing import Final, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.body import Body, BodyBroken
-from proxy.downstream.arrival import Arrival, RequestHead
+from proxy.downstream.arrival import Arrival, RequestHead, only_framing, unknown_head
 from proxy.exchange import CancelCause, ReaderGone
 from proxy.link import Link
 from proxy.request import HeadTooLarge, tidy
@@ -27,7 +27,8 @@ MOST_WAITING: Final = 32
 """Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
 KEEP_ALIVE_SECONDS: Final = 75.0
 LINGER_SECONDS: Final = 2.0
-_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
+HEAD_SECONDS: Final = 5.0
+_NO_HEAD: Final = -1
 
 
 Handler = Callable[[Arrival], Awaitable[bool]]
@@ -38,8 +39,8 @@ class Connection(Link):
     """A client's connection. A lost one says so to its exchange before the handler is cancelled."""
 
     __slots__ = (
-        "_body", "_deaf", "_declining", "_handler", "_head_size", "_in_head", "_known", "_loop", "_parser", "_raw",
-        "_synthetic", "_target", "_task", "_timer", "_timer_due", "_waiter", "last", "serving", "waiting",
+        "_body", "_deaf", "_declining", "_handler", "_head_due", "_head_size", "_in_head", "_known", "_loop", "_parser",
+        "_raw", "_synthetic", "_target", "_task", "_timer", "_timer_due", "_waiter", "last", "serving", "waiting",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, known: list[Connection]) -> None:
@@ -51,17 +52,16 @@ class Connection(Link):
         self.waiting: deque[Arrival] = deque()
         """Requests that have arrived and are not served yet."""
         self.serving: Arrival | None = None
-        self.last = False
         self._task: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
+        self._timer_due = self._head_due = 0.0
         self._body: Body | None = None
         self._raw: list[tuple[bytes, bytes]] = []
         self._target = b""
         self._head_size = 0
         self._in_head = True
-        self._deaf = self._declining = self._synthetic = False
+        self.last = self._deaf = self._declining = self._synthetic = False
 
     def __repr__(self) -> str:
         return f"<Connection {'idle' if self.idle else 'busy'}, {len(self.waiting)} waiting>"
@@ -69,7 +69,12 @@ class Connection(Link):
     @property
     def idle(self) -> bool:
         """True between requests."""
-        return self.serving is None and not self.waiting
+        return self.serving is None and not self.waiting and not self.asking
+
+    @property
+    def asking(self) -> bool:
+        """True while a head is in in part, until `HEAD_SECONDS` after its first bytes: it is worth waiting for."""
+        return self._head_size > 0 and self._loop.time() < self._head_due
 
     async def drain(self) -> None:
         """Returns when the client has taken enough. Raises `ReaderGone`."""
@@ -111,9 +116,10 @@ class Connection(Link):
             self._malformed(data)
         else:
             if self._in_head:
-                self._head_size += len(data)
-                if self._head_size > MAX_HEAD:
-                    self._malformed(data)
+                if self._head_size < 0 and not self._target:
+                    self._head_size = 0
+                else:
+                    self._head_grows(data)
 
     def eof_received(self) -> None:
         """A close and a half-close cannot be told apart: the connection is closed, and so is lost."""
@@ -123,15 +129,14 @@ class Connection(Link):
         self._parser = None
         self._deaf = True
         self._known.remove(self)
-        serving = self.serving
-        if serving is not None and serving.exchange is not None and serving.exchange.cancel_cause is None:
-            serving.exchange.cancel_cause = CancelCause.CLIENT_LEFT
+        exchange = self.serving.exchange if self.serving is not None else None
+        if exchange is not None and exchange.cancel_cause is None:
+            exchange.cancel_cause = CancelCause.CLIENT_LEFT
         if self._body is not None:
             self._body.fail(BodyBroken("the client has left"))
         self.end_writing(ReaderGone())
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self.cancel()
 
     # What the parser tells.
@@ -148,7 +153,7 @@ class Connection(Link):
     def on_headers_complete(self) -> None:
         """The head is whole."""
         raw, target = self._raw, self._target
-        self._raw, self._target, self._head_size, self._in_head = [], b"", 0, False
+        self._raw, self._target, self._head_size, self._in_head = [], b"", _NO_HEAD, False
         if self._synthetic:
             self._synthetic = False
             return
@@ -156,9 +161,8 @@ class Connection(Link):
         if len(target) > MAX_TARGET:
             raise HeadTooLarge
         tidy(raw)
-        method = parser.get_method().decode("ascii")
         head = RequestHead(
-            method,
+            parser.get_method().decode("ascii"),
             target.decode("utf-8", "surrogateescape"),
             _VERSIONS.get(parser.get_http_version(), (0, 0)),
             raw,
@@ -186,6 +190,14 @@ class Connection(Link):
             self._body.end()
             self._body = None
 
+    def _head_grows(self, data: bytes) -> None:
+        """A head is in in part; what came may begin with the end of the request before it."""
+        if self._head_size <= 0:
+            self._head_due = self._loop.time() + HEAD_SECONDS
+        self._head_size = len(self._target) if self._head_size < 0 else self._head_size + len(data)
+        if self._head_size > MAX_HEAD:
+            self._malformed(data)
+
     def _decline(self, rest: bytes) -> None:
         """An offer to speak another protocol is not taken: what follows its head is HTTP/1.1 again.
 
@@ -198,10 +210,9 @@ class Connection(Link):
             if self._body is not None:
                 self._body.end()
             return
-        framing = [b"%b: %b\r\n" % field for field in head.raw_headers if field[0].lower() in _FRAMING]
         self._parser = HttpRequestParser(self)
         self._synthetic = self._in_head = True
-        self.data_received(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing) + rest)
+        self.data_received(only_framing(head) + rest)
 
     def _malformed(self, data: bytes) -> None:
         """Bytes that are no request become one that can only be refused; whoever reads a broken body is told."""
@@ -212,14 +223,9 @@ class Connection(Link):
             if self.waiting and self.waiting[-1].payload is body:
                 self.waiting[-1].malformed = self.waiting[-1].message.should_close = True
             return
-        # What came last may begin in the middle of a head: only a whole request line has a path to tell.
-        words = data.partition(b"\r\n")[0].split(b" ")
-        target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
-        path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
         body = Body(self)
         body.end()
-        head = RequestHead("UNKNOWN", path, (1, 1), (), should_close=True)
-        self.waiting.append(Arrival(head, body, self, malformed=True))
+        self.waiting.append(Arrival(unknown_head(data), body, self, malformed=True))
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -281,12 +287,12 @@ class Connection(Link):
     def _idle_too_long(self) -> None:
         """Ends a connection that asks for nothing any more, and waits for none that does not take its answer."""
         self._timer = None
-        if self.transport is None:
+        transport = self.transport
+        if transport is None:
             return
         if not self.idle or self._loop.time() < self._timer_due:
             self._timer = self._loop.call_at(max(self._timer_due, self._loop.time() + 1.0), self._idle_too_long)
             return
-        transport = self.transport
         self.force_close()
         transport.abort()
 

@@ -7,12 +7,14 @@ import asyncio
 import pytest
 
 from proxy.clock import SystemClock
+from proxy.downstream.wire import HEAD_SECONDS
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
 from proxy.runtime.lifecycle import drain
 from tests.downstream.doubles import data_server, hanging, reading
 from tests.downstream.visitor import ASK, read_answers, until, visiting
 from tests.fakes import answered
+from tests.hurried import HurriedLoop, hurried
 
 MUCH = 1 << 25
 POST = b"POST /p HTTP/1.1\r\nhost: x\r\n"
@@ -91,3 +93,47 @@ async def test_exchanges_under_way_are_what_keeps_it_busy_first() -> None:
         await one.send(ASK)
         await two.send(ASK)
         await until(lambda: running.server.busy == 2)
+
+
+HALF = (b"GE", ASK[:9], ASK[:-1])
+
+
+@pytest.mark.parametrize("linger", [0.0, 0.1], ids=["native", "classic"])
+@pytest.mark.parametrize("half", HALF)
+async def test_a_drain_waits_for_a_head_that_is_partly_in_and_answers_it(half: bytes, linger: float) -> None:
+    async with data_server(reading) as running, visiting(running.port) as visitor:
+        await visitor.send(half)
+        await until(lambda: running.server.busy == 1)
+        draining = asyncio.ensure_future(drain(running.server, linger=linger, limit=20.0, clock=SystemClock()))
+        await asyncio.sleep(linger + 0.2)
+        assert not draining.done()
+        await visitor.send(ASK[len(half) :])
+        (answer,) = read_answers(await visitor.rest())
+        assert (answer.status, answer.get("connection")) == (200, b"close")
+        async with asyncio.timeout(5.0):
+            await draining
+
+
+async def test_a_head_behind_another_request_keeps_the_server_busy_and_a_whole_one_does_not() -> None:
+    async with data_server(reading) as running, visiting(running.port) as visitor:
+        await visitor.send(ASK + HALF[1])
+        await visitor.answer()
+        await until(lambda: running.server.busy == 1)
+        await visitor.send(ASK[len(HALF[1]) :])
+        await visitor.answer()
+        await until(lambda: running.server.busy == 0)
+
+
+@pytest.mark.parametrize("linger", [0.0, 1.0], ids=["native", "classic"])
+def test_a_head_that_never_ends_holds_a_drain_up_for_seconds_only(linger: float) -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        async with data_server(reading) as running, visiting(running.port, patience=3600.0) as visitor:
+            await visitor.send(HALF[1])
+            await until(lambda: running.server.busy == 1)
+            draining = asyncio.ensure_future(drain(running.server, linger=linger, limit=600.0, clock=SystemClock()))
+            await loop.pass_time(HEAD_SECONDS + 1.0)
+            async with asyncio.timeout(5.0):
+                await draining
+            assert await visitor.rest() == b""
+
+    hurried(scene)

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.body import BodyBroken
 from proxy.downstream.arrival import Arrival
+from proxy.downstream.wire import MAX_HEAD
 from tests.downstream.visitor import ASK, LAST_ASK, read_answer, read_answers, serving, talk, until, visiting
 
 SECRET = "sk-live-0123456789abcdef"
@@ -261,3 +262,17 @@ async def test_a_malformed_chunk_of_a_request_that_waits_its_turn_wakes_who_read
         assert served.targets == ["/"] * (before + 1) + ["/p"]
         assert len(said) == 1
         assert SECRET not in said[0]
+
+
+async def test_the_end_of_a_body_does_not_count_as_the_next_head_s_bytes() -> None:
+    half = b"GET /next HTTP/1.1\r\nhost: x\r\nx-long: " + b"v" * 4096
+    async with serving(echo) as served, visiting(served.port) as visitor:
+        await visitor.send(ASK)
+        await visitor.answer()
+        (connection,) = served.protocols.connections
+        connection.data_received(b"POST /p HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % MAX_HEAD)
+        connection.data_received(bytes(MAX_HEAD))
+        connection.data_received(half)
+        connection.data_received(b"\r\nconnection: close\r\n\r\n")
+        assert [answer.status for answer in read_answers(await visitor.rest())] == [200, 200]
+        assert served.targets == ["/", "/p", "/next"]

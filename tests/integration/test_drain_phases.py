@@ -73,7 +73,6 @@ async def test_a_call_that_has_begun_gets_its_whole_answer(phase: str, order: st
         assert await case.wire.closed()
 
 
-@pytest.mark.xfail(strict=True, reason="the drain takes a connection whose head is partly in for an idle one")
 async def test_a_head_that_is_partly_in_when_the_signal_comes_is_waited_for(order: str) -> None:
     async with case_in(order) as case:
         await head_half_in(case)
