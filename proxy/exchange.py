@@ -214,7 +214,8 @@ class Exchange:
     `deadline_at` (monotonic) binds every wait until the commit. `replaceable`: another attempt or tier remains, so a
     failing head is worth holding back. `payload` is the body that the current tier sends, None while it still arrives.
     `first_target` is True while the tier is the one that the caller meant: only there may the caller's own credential
-    go along. `answered`: a stream's own end was passed on. `attempts_left` in all, of which `attempts_kept` belong to
+    go along. `answered`: a stream's own end was passed on. `takes_event`: what the caller was given of a stream ends
+    between two events, so that one of ours can follow. `attempts_left` in all, of which `attempts_kept` belong to
     later tiers. `repeatable`: it may be executed twice. `replayable`: its body may be sent a second time. `body_bytes`
     are counted in `bodies`, the process's ledger.
     """
@@ -222,7 +223,7 @@ class Exchange:
     __slots__ = (
         "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause", "credential",
         "deadline_at", "dialect", "document", "facts", "first_target", "later_tiers", "model", "operation", "payload",
-        "plan", "progress", "replayable", "reply", "replaceable", "repeatable", "request", "tried_keys",
+        "plan", "progress", "replayable", "reply", "replaceable", "repeatable", "request", "takes_event", "tried_keys",
         "upstream_path",
     )  # fmt: skip
 
@@ -242,7 +243,7 @@ class Exchange:
         self.later_tiers, self.attempts_kept, self.attempts_left = 0, 0, 1
         self.first_target = self.repeatable = self.replayable = True
         self.body_bytes = 0
-        self.replaceable = self.answered = False
+        self.replaceable = self.answered = self.takes_event = False
         self.tried_keys: set[str] | None = None
         self.credential: Credential | None = None
         self.attempt: Attempt | None = None

@@ -158,6 +158,7 @@ LOCAL_REASON: Final[dict[OutcomeKind, Reason]] = {
     OutcomeKind.FIRST_BYTE_TIMEOUT: Reason.FIRST_BYTE_TIMEOUT,
     OutcomeKind.ANSWER_TIMEOUT: Reason.ANSWER_TIMEOUT,
     OutcomeKind.IDLE_TIMEOUT: Reason.IDLE_TIMEOUT,
+    OutcomeKind.STREAM_TIMEOUT: Reason.TOTAL_TIMEOUT,
     OutcomeKind.TOTAL_TIMEOUT: Reason.TOTAL_TIMEOUT,
     OutcomeKind.DRAINED: Reason.SHUTTING_DOWN,
 }

@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 
 LOOPBACK = "127.0.0.1"
+UNSENT_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,9 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
         raise CannotListen(f"cannot listen on {address}: {error.strerror}") from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            # Else the system takes megabytes for a reader, and whether it still reads cannot be seen for as long.
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((host, port))

@@ -88,8 +88,12 @@ def _local(exchange: Exchange, outcome: Outcome) -> None:
 
 
 def _break(exchange: Exchange, outcome: Outcome) -> None:
-    """An answer had begun, and cannot be ended: an error event in the caller's dialect, then an aborted connection."""
-    if exchange.facts.stream and exchange.reply.open_ended and exchange.dialect is not None:
+    """An answer had begun, and cannot be ended: an error event in the caller's dialect, then an aborted connection.
+
+    No event where half an event came before: ours would complete it, and be read as one with it.
+    """
+    if exchange.takes_event and exchange.reply.open_ended and exchange.dialect is not None:
         reason = reason_of(outcome) or Reason.UPSTREAM_UNREACHABLE
-        exchange.reply.write(b"\n\n" + exchange.dialect.error_event(reason=reason.value, message=""))
+        told = exchange.dialect.error_event(reason=reason.value, message="", operation=exchange.operation)
+        exchange.reply.write(told)
     exchange.reply.abort()

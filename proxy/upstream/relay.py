@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.body import Body
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
+from proxy.dialects.stream import StreamScanner
 from proxy.exchange import ReaderGone
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.keep import judge, read_bounded
@@ -172,6 +173,7 @@ class Relay:
             deadline_at = float("inf") if self.events else call.exchange.deadline_at
             await Pieces(call, self.meter, deadline_at=deadline_at).pass_on(self.held)
         except ReaderGone:
+            self._count()
             return Outcome(OutcomeKind.CLIENT_LEFT, status=call.attempt.status, committed=True)
         except asyncio.CancelledError:
             self._left()
@@ -184,10 +186,16 @@ class Relay:
 
     def _left(self) -> None:
         """The caller has gone: what it had until then is counted, and a stream whose last event it had was whole."""
+        self._call.exchange.takes_event = self._takes_event
+        self._count()
+        if self.meter is not None:
+            self._call.exchange.answered = self.meter.done
+
+    def _count(self) -> None:
+        """What was told until now was used, though the rest is missing."""
         if self.meter is not None:
             self.meter.finish()
             self._call.attempt.usage = self._call.exchange.facts.usage = self.meter.usage
-            self._call.exchange.answered = self.meter.done
 
     def _show_break(self) -> None:
         """The caller must see that the answer is not whole: an error event in its dialect, then an abort."""
@@ -195,10 +203,18 @@ class Relay:
         reply = call.exchange.reply
         if rest := self.payload.taken():
             reply.write(rest)
-        if self.events and not self._packed and reply.open_ended and call.exchange.dialect is not None:
+            if self.meter is not None:
+                self.meter.feed(rest)
+        if self._takes_event and self.operation is not None and reply.open_ended:
             reason = LOCAL_REASON.get(call.watch.expired or OutcomeKind.STREAM_BROKEN, Reason.UPSTREAM_UNREACHABLE)
-            reply.write(b"\n\n" + call.exchange.dialect.error_event(reason=reason, message=""))
+            reply.write(self.operation.dialect.error_event(reason=reason, message="", operation=self.operation))
+        self._count()
         reply.abort()
+
+    @property
+    def _takes_event(self) -> bool:
+        """Whether an event of ours can be read here: half an event would be completed by it, and be read with it."""
+        return isinstance(self.meter, StreamScanner) and self.meter.between_events
 
     def _ended(self) -> Outcome:
         """The answer has come to its end; an error event in it is a failure all the same."""

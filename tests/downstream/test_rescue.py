@@ -3,7 +3,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from proxy.dialects.lookup import dialect_named
+from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.downstream.rescue import PHRASES, reason_of, rescue
 from proxy.exchange import Exchange
 from proxy.outcome import LOCAL_REASON, STATUS, KeptAnswer, Outcome, OutcomeKind, Reason, refused
@@ -60,7 +60,7 @@ def test_every_failure_without_an_answer_has_a_reason_and_says_what_to_do(kind: 
 
 def test_no_kind_of_failure_was_forgotten() -> None:
     without = {kind for kind in OutcomeKind if reason_of(Outcome(kind)) is None}
-    assert without <= NEVER_LOCAL | {OutcomeKind.STREAM_TIMEOUT}
+    assert without <= NEVER_LOCAL
 
 
 def test_a_caller_s_own_error_is_a_bad_request() -> None:
@@ -139,6 +139,7 @@ def begun(*, stream: bool, dialect: str | None = "openai") -> Exchange:
     exchange = an_exchange(dialect, stream=stream)
     exchange.reply.start(200, b"OK", [], length=None)
     exchange.reply.write(b"data: {}\n\n")
+    exchange.takes_event = stream
     return exchange
 
 
@@ -146,11 +147,25 @@ def begun(*, stream: bool, dialect: str | None = "openai") -> Exchange:
 def test_a_stream_that_cannot_go_on_ends_with_an_error_event_and_an_abort(dialect: str) -> None:
     reply = rescued(begun(stream=True, dialect=dialect), Outcome(OutcomeKind.DRAINED))
     assert reply.end == "aborted"
-    event = reply.body.removeprefix(b"data: {}\n\n\n\n")
+    event = reply.body.removeprefix(b"data: {}\n\n")
     data = next(line for line in event.split(b"\n") if line.startswith(b"data: "))
     assert orjson.loads(data[6:])["error"]["code"] == "shutting_down"
     assert event.endswith(b"\n\n")
     assert b"[DONE]" not in event
+
+
+def test_the_event_has_the_shape_of_the_operation() -> None:
+    exchange = begun(stream=True)
+    exchange.operation = operation_of("/v1/responses")
+    event = rescued(exchange, Outcome(OutcomeKind.DRAINED)).body.removeprefix(b"data: {}\n\n")
+    assert event.startswith(b'event: error\ndata: {"type":"error",')
+
+
+def test_half_an_event_is_not_completed_by_ours() -> None:
+    exchange = begun(stream=True)
+    exchange.takes_event = False
+    reply = rescued(exchange, Outcome(OutcomeKind.DRAINED))
+    assert (reply.body, reply.end) == (b"data: {}\n\n", "aborted")
 
 
 @pytest.mark.parametrize(("stream", "dialect"), [(False, "openai"), (True, None)])
@@ -161,6 +176,7 @@ def test_another_answer_that_cannot_go_on_is_aborted_without_words(stream: bool,
 
 def test_no_event_is_put_into_a_stream_whose_length_was_promised() -> None:
     exchange = an_exchange(stream=True)
+    exchange.takes_event = True
     exchange.reply.start(200, b"OK", [], length=5000)
     exchange.reply.write(b"data: {}\n\n")
     reply = rescued(exchange, Outcome(OutcomeKind.DRAINED))

@@ -140,7 +140,6 @@ async def test_break_of_a_response_is_an_error_for_the_sdks(lab: Lab, by: Script
     assert told["error"]["code"] == ("idle_timeout" if by is silent_after else "upstream_unreachable")
 
 
-@pytest.mark.xfail(strict=True, reason="the relay does not say which operation its error event is for")
 async def test_break_of_a_response_is_told_in_its_own_shape(lab: Lab) -> None:
     lab["brief"].script = breaks(DELTA, by=reset_after)
     rest = shows_a_break(await lab.call("/brief/v1/responses", RESPONSES_STREAM), DELTA)
@@ -154,7 +153,6 @@ async def test_break_within_an_event_can_be_seen(lab: Lab) -> None:
     shows_a_break(await lab.call("/brief/v1/chat/completions", CHAT_STREAM), event("a") + HALF)
 
 
-@pytest.mark.xfail(strict=True, reason="the relay completes the half event by the blank line before its own")
 async def test_half_an_event_is_not_completed_by_ours(lab: Lab) -> None:
     """Its reader would be given what cannot be read, instead of the break."""
     lab["brief"].script = breaks(event("a"), by=half_an_event_after)

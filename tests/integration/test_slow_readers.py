@@ -159,7 +159,6 @@ async def test_slow_reader_gets_every_byte_and_the_provider_waits_for_it(lab: La
     assert source.sent == events * len(BIG)
 
 
-@pytest.mark.xfail(strict=True, reason="the system holds so much for a reader that its reading cannot be seen")
 async def test_slow_reader_that_never_stops_is_not_cut_off(lab: Lab) -> None:
     """It takes longer than the limit for what the system holds for it, and reads all the time."""
     lab["narrow"].script = Source(events=250)

@@ -152,7 +152,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_event_and_an_abort(reset:
         outcome, _ = await rig.call(STREAM, **FINAL)
         assert (outcome.kind, outcome.committed) == (OutcomeKind.STREAM_BROKEN, True)
         assert rig.reply.end == "aborted"
-        assert rig.reply.body.startswith(WORD + b"\n\ndata: ")
+        assert rig.reply.body.startswith(WORD + b"data: ")
         assert b'"code":"upstream_unreachable"' in rig.reply.body
         assert b"[DONE]" not in rig.reply.body
 

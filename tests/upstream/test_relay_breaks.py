@@ -1,0 +1,97 @@
+"""Breaks in the middle: what of ours can follow them, and what was told until then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+import pytest
+
+from proxy.exchange import Usage
+from proxy.outcome import OutcomeKind
+from tests.fakes import Ask
+from tests.upstream.peer import PeerWire, Script, until
+from tests.upstream.rig import EVENTS_HEAD, JSON_HEAD, STREAM, USAGE, WORD, chunk, rigged
+
+HALF = b'data: {"choices":[{"del'
+RESPONSES = Ask(target="/v1/responses", stream=True)
+DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"a"}\n\n'
+
+
+def begins(*pieces: bytes, head: bytes = EVENTS_HEAD, breaks: bool = True) -> Script:
+    """A stream that begins like this, and then breaks or stands still."""
+
+    async def script(wire: PeerWire) -> None:
+        await wire.request()
+        await wire.send(head)
+        for piece in pieces:
+            await wire.send(chunk(piece))
+            await wire.seen()
+        if not breaks:
+            await wire.gone()
+
+    return script
+
+
+@pytest.mark.parametrize("cut", [HALF, b'data: {"choices":[]}\n', b"event: x\n", b"\xef\xbb"])
+async def test_half_an_event_is_not_completed_by_ours(cut: bytes) -> None:
+    async with rigged(begins(WORD, cut)) as rig:
+        outcome, _ = await rig.call(STREAM)
+        assert (outcome.kind, rig.reply.body, rig.reply.end) == (OutcomeKind.STREAM_BROKEN, WORD + cut, "aborted")
+
+
+@pytest.mark.parametrize("before", [WORD, WORD + b": ping\n", WORD.replace(b"\n", b"\r\n"), WORD + b"id: 7\n"])
+async def test_between_events_the_break_is_told(before: bytes) -> None:
+    async with rigged(begins(before)) as rig:
+        await rig.call(STREAM)
+        assert rig.reply.body.startswith(before + b'data: {"error":')
+        assert rig.reply.body.endswith(b"}\n\n")
+
+
+async def test_a_break_is_told_in_the_shape_of_its_operation() -> None:
+    async with rigged(begins(DELTA)) as rig:
+        await rig.call(RESPONSES)
+        name, _, data = rig.reply.body.removeprefix(DELTA).partition(b"\ndata: ")
+        assert (name, orjson.loads(data)["type"]) == (b"event: error", "error")
+
+
+@pytest.mark.parametrize("target", ["/v1/unknown", "/v1/chat/completions"])
+async def test_a_stream_that_is_none_of_ours_to_read_is_only_aborted(target: str) -> None:
+    head = EVENTS_HEAD if target == "/v1/unknown" else JSON_HEAD + b"transfer-encoding: chunked\r\n\r\n"
+    async with rigged(begins(WORD, head=head)) as rig:
+        await rig.call(Ask(target=target, stream=True))
+        assert (rig.reply.body, rig.reply.end) == (WORD, "aborted")
+
+
+async def test_what_was_told_before_a_break_counts() -> None:
+    async with rigged(begins(WORD, USAGE)) as rig:
+        exchange = rig.exchange(STREAM)
+        assert (await rig.start(exchange)).kind is OutcomeKind.STREAM_BROKEN
+        assert exchange.facts.usage == Usage(3, 2, 0)
+        assert exchange.attempt is not None
+        assert exchange.attempt.usage == Usage(3, 2, 0)
+
+
+@pytest.mark.parametrize(("pieces", "takes"), [((WORD,), True), ((WORD, HALF), False), ((WORD, HALF, WORD[23:]), True)])
+async def test_who_ends_an_exchange_learns_whether_an_event_can_follow(pieces: tuple[bytes, ...], takes: bool) -> None:
+    async with rigged(begins(*pieces, breaks=False)) as rig:
+        exchange = rig.exchange(STREAM)
+        calling = rig.start(exchange)
+        await until(lambda: rig.reply.body == b"".join(pieces))
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert exchange.takes_event is takes
+
+
+async def test_no_event_can_follow_an_answer_that_is_no_stream() -> None:
+    async with rigged(
+        begins(b'{"choices":[', head=JSON_HEAD + b"transfer-encoding: chunked\r\n\r\n", breaks=False)
+    ) as rig:
+        exchange = rig.exchange(STREAM)
+        calling = rig.start(exchange)
+        await until(lambda: bool(rig.reply.body))
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert not exchange.takes_event
