@@ -154,7 +154,9 @@ class Provider:
     def _line(self, model: str, *apart: str) -> Line:
         if (model, *apart) not in self._lines:
             name = f"{self.snapshot.name}/{model}"
-            line = self._kept("line", lambda: Line(name, self.room, observes=bool(apart)), model, *apart)
+            # A pipeline builds its heads for one kind of credential: who waits in it must not be given the other kind.
+            kind = (*apart, "keys") if self.snapshot.keys else apart
+            line = self._kept("line", lambda: Line(name, self.room, observes=bool(apart)), model, *kind)
             limits = [self._shop.process_places, self.places, self.connections]
             if (share := self._model_share(model)) is not None:
                 limits.append(self._places("model", share, model))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Permit, Refusal, Room, Waiter
+from proxy.decisions.queues import Line, Permit, Refusal, Room, Waiter
 from proxy.outcome import Reason
 from tests.runtime.shop import POLICY, SECRETS, WAITS, Shop, changed, rest
 
@@ -205,3 +205,21 @@ async def test_a_key_that_comes_back_to_a_waiting_call_is_still_resting(shop: Sh
     assert waiter.permit is None
     passes(shop, 20.0)
     assert waiter.permit is not None
+
+
+@pytest.mark.parametrize("first", ["keys", "none"])
+async def test_who_waits_goes_with_the_kind_of_credential_that_its_own_policy_uses(shop: Shop, first: str) -> None:
+    """Its request head is built by that policy: with the provider's keys, or else with the caller's own credential."""
+    keys = "    keys: [{id: a1, env: KEY_1}, {id: a2, env: KEY_2, concurrency: 5}]\n"
+    policies = [POLICY, changed(keys, "")]
+    if first == "none":
+        policies.reverse()
+    permits = full(shop, policies[0])
+    waiter = waits(shop)
+    shop.live(policies[1])
+    permits[0].release(shop.clock.now())
+    assert waiter.permit is not None
+    assert (waiter.permit.key is not None) is (first == "keys")
+    permits[1].release(shop.clock.now())
+    assert (shop.permit("alpha", "large").key is not None) is (first == "none")
+    assert sum(line is waiter.line for _, line, _ in shop.kept.all(Line)) == 1
