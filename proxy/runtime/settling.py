@@ -19,32 +19,42 @@ MOUNT_POINT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Which files stand at the policy's place: `base` is the resolved directory or file, `files` are (path, inode)."""
+    """Which files stand at the policy's place: `base` is the resolved directory or file, `files` are (path, inode).
+
+    `mounted`: the link `..data` leads there, as kubelet makes it; what it leads to is written before.
+    """
 
     base: str
     files: frozenset[tuple[str, int]]
+    mounted: bool = False
 
 
 def standing(path: Path) -> Standing | None:
     """Returns what stands there now; None while it cannot be told."""
     real = os.path.realpath(path)
     swapped = os.path.join(real, SWAPPED)
-    base = os.path.realpath(swapped) if os.path.isdir(swapped) else real
+    mounted = os.path.isdir(swapped)
+    base = os.path.realpath(swapped) if mounted else real
     try:
         if not os.path.isdir(base):
-            return Standing(base=base, files=frozenset({(base, os.stat(base).st_ino)}))
+            mounted = os.path.dirname(base) == os.path.realpath(os.path.join(path.parent, SWAPPED))
+            return Standing(base=base, files=frozenset({(base, os.stat(base).st_ino)}), mounted=mounted)
         with os.scandir(base) as entries:
             names = [entry.path for entry in entries if not entry.name.startswith(".")]
-        return Standing(base=base, files=frozenset((name, os.stat(name).st_ino) for name in names))
+        files = frozenset((name, os.stat(name).st_ino) for name in names)
+        return Standing(base=base, files=files, mounted=mounted)
     except OSError:
         return None
 
 
 def came_whole(old: Standing | None, new: Standing | None) -> bool:
-    """Whether `new` came by a swap or by renames, so that no writer can still be at work on it."""
+    """Whether `new` came by a swap or by renames, so that no writer can still be at work on it.
+
+    A swap of another link says nothing of the files that it leads to: somebody may be writing them.
+    """
     if old is None or new is None or old == new:
         return False
-    if new.base != old.base:
+    if new.mounted and new.base != old.base:
         return True
     came = new.files - old.files
     return bool(came) and all(_moved_in(name) for name, _ in came)

@@ -57,6 +57,30 @@ def test_a_swap_of_a_mounted_directory_came_whole_however_young_its_files_are(tm
     assert came_whole(old, standing(tmp_path / inside))
 
 
+def test_what_another_link_leads_to_may_still_be_written(tmp_path: Path) -> None:
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "policy.yaml").write_text("ne")
+    place = tmp_path / "conf"
+    place.symlink_to("v1")
+    old = standing(place)
+    place.unlink()
+    place.symlink_to("v2")
+    assert not came_whole(old, standing(place))
+    moved_in(tmp_path / "v2" / "policy.yaml", "new")
+    assert came_whole(old, standing(place))
+
+
+def test_a_file_that_is_written_as_soon_as_it_replaced_a_mount_may_not_be_whole(tmp_path: Path) -> None:
+    mounted(tmp_path, "v1", "old")
+    old = standing(tmp_path)
+    moved_in(tmp_path / "policy.yaml", "old")
+    (tmp_path / "..data").unlink()
+    assert came_whole(old, standing(tmp_path))
+    (tmp_path / "policy.yaml").write_text("ne")
+    assert not came_whole(old, standing(tmp_path))
+
+
 def test_a_file_that_only_left_is_no_arrival(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text("x")
