@@ -84,9 +84,14 @@ class Call:
         attempt.connected_at = self.clock.now()
 
     def send(self, headers: HeaderPlan) -> None:
-        """Writes head and body, or the head alone and starts to pass the body on; the answer's limit runs from here."""
+        """Writes head and body, or the head alone and starts to pass the body on; the answer's limit runs from here.
+
+        Where the connection is lost already nothing is written, and the next read says why.
+        """
         connection, exchange = self.connection, self.exchange
         assert connection is not None
+        if connection.transport is None or connection.transport.is_closing():
+            return
         request, payload = exchange.request, exchange.payload
         connection.expect(body=request.method != "HEAD")
         if payload is None:
@@ -96,6 +101,8 @@ class Call:
         head = headers.request_head(exchange, -1 if bare else len(payload))
         connection.write(head, payload)
         self.attempt.sent_bytes = len(head) + len(payload)
+        if not exchange.replayable:
+            exchange.forget_body()
 
     async def read_head(self) -> None:
         """Reads the head of the final answer, within the first-byte or the answer limit. Raises what prevented it."""
@@ -124,7 +131,8 @@ class Call:
         if message.code == 101 or not _framing_is_clear(message):
             return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="the answer's framing is ambiguous")
         if message.code == STALE_STATUS and self.attempt.reused:
-            return Outcome(OutcomeKind.DISCONNECTED, maybe_executed=True, detail="a 408 on a reused connection")
+            # It was closing while the request was on its way: a server that has read a request answers that one.
+            return Outcome(OutcomeKind.DISCONNECTED, detail="a 408 on a reused connection")
         headers = self._answer_headers.forward(message.raw_headers, message.headers.get("connection"))
         relay = Relay(self, headers)
         if kind_of_status(message.code) in KEPT_KINDS or (message.code >= 400 and hint(message.headers)):
@@ -141,12 +149,12 @@ class Call:
         return Outcome(kind, detail=f"{_why(error)} while connecting to {self._pool.address}")
 
     def no_head(self, kind: OutcomeKind, error: BaseException) -> Outcome:
-        """Returns the outcome of a connection that ended before the head: the request may have been executed."""
+        """Returns the outcome of a connection that ended before the head: what was sent may have been executed."""
         if (problem := self._upload_problem()) is not None:
             return problem
         kind = self.watch.expired or kind
         what = "no head within the limit" if self.watch.expired else f"{_why(error)} before the head"
-        return Outcome(kind, maybe_executed=True, detail=what)
+        return Outcome(kind, maybe_executed=self.attempt.sent_bytes > 0, detail=what)
 
     def broken(self, kind: OutcomeKind, error: BaseException) -> Outcome:
         """Returns the outcome of an answer that ended before its end; the relay has shown the break to the caller."""

@@ -170,6 +170,7 @@ class Relay:
         call = self._call
         try:
             self.start()
+            call.exchange.forget_body()
             deadline_at = float("inf") if self.events else call.exchange.deadline_at
             await Pieces(call, self.meter, deadline_at=deadline_at).pass_on(self.held)
         except ReaderGone:
