@@ -12,6 +12,7 @@
 | upload | request bodies that are passed on while they arrive |
 | pool | idle connections per address, newest first |
 | redial | aiohttp-retry, in the connect phase only |
+| shortage | dials that fail for want of something of this machine's |
 | address | where a provider listens |
 | pieces | passing pieces on inside the event that brings them |
 | dialer | dialling by aiohttp's connector: all that is not public in aiohttp |

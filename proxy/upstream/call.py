@@ -7,13 +7,14 @@ from typing import Final
 from proxy.body import Body
 from proxy.clock import Clock
 from proxy.exchange import Attempt, CancelCause, Exchange
-from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status
+from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
 from proxy.request import BodyTooLarge
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
 from proxy.upstream.redial import redial, worth_redialling
 from proxy.upstream.relay import Relay
+from proxy.upstream.shortage import cure_of
 from proxy.upstream.upload import UploadPump
 from proxy.upstream.watch import Watch
 from proxy.upstream.wire import AnswerHead, UpstreamConnection
@@ -143,7 +144,9 @@ class Call:
         return outcome
 
     def not_connected(self, kind: OutcomeKind, error: BaseException) -> Outcome:
-        """Returns the outcome of a failed dial: nothing was sent."""
+        """Returns the outcome of a failed dial: nothing was sent. Our own shortage is a refusal of our own."""
+        if (cure := cure_of(error)) is not None:
+            return refused(Reason.UPSTREAM_UNREACHABLE, detail=cure)
         if self.late or self.clock.now() >= self.exchange.deadline_at:
             kind = OutcomeKind.TOTAL_TIMEOUT
         return Outcome(kind, detail=f"{_why(error)} while connecting to {self._pool.address}")

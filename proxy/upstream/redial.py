@@ -20,6 +20,7 @@ from aiohttp_retry import RetryClient, RetryOptionsBase
 
 from proxy.exchange import Attempt
 from proxy.upstream.dialer import Dialer
+from proxy.upstream.shortage import cure_of
 from proxy.upstream.wire import UpstreamConnection
 
 REDIALS = 2
@@ -31,11 +32,11 @@ HOPELESS = (ClientConnectorCertificateError, ClientConnectorDNSError)
 
 def worth_redialling(error: BaseException) -> bool:
     """Whether a failed dial may succeed a moment later."""
-    return isinstance(error, ClientConnectionError) and not isinstance(error, HOPELESS)
+    return isinstance(error, ClientConnectionError) and not isinstance(error, HOPELESS) and cure_of(error) is None
 
 
 class _Pauses(RetryOptionsBase):
-    """Two more dials, soon; certificate and name errors are not tried again."""
+    """Two more dials, soon; what is not worth one is not tried again."""
 
     def __init__(self) -> None:
         super().__init__(attempts=REDIALS, exceptions={ClientConnectionError}, retry_all_server_errors=False)
@@ -77,7 +78,9 @@ class _DialSession:
         self._attempt.redials += 1
         try:
             return _Connected(await self._dialer.dial(seconds))
-        except HOPELESS as error:
+        except ClientConnectionError as error:
+            if worth_redialling(error):
+                raise
             raise _Hopeless(error) from error
 
     async def close(self) -> None:

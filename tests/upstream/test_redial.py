@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import ssl
 from typing import cast
 
@@ -22,6 +23,7 @@ from tests.fakes import LIMITS
 
 KEY = ConnectionKey("a.test", 80, False, True, None, None, None, None)
 REFUSED = ClientConnectorError(KEY, ConnectionRefusedError(111, "refused"))
+SHORT = ClientConnectorError(KEY, OSError(errno.EMFILE, "too many open files"))
 NO_NAME = ClientConnectorDNSError(KEY, OSError(-2, "unknown"))
 BAD_NAME = ClientConnectorCertificateError(KEY, ssl.CertificateError("wrong"))
 CONNECTION = cast(UpstreamConnection, object())
@@ -62,7 +64,7 @@ async def test_it_gives_up_with_the_last_error() -> None:
     assert attempt.redials == REDIALS
 
 
-@pytest.mark.parametrize("error", [NO_NAME, BAD_NAME])
+@pytest.mark.parametrize("error", [NO_NAME, BAD_NAME, SHORT])
 async def test_what_is_wrong_a_moment_later_too_ends_it_at_once(error: Exception) -> None:
     dialer, attempt = FakeDialer(error, None), an_attempt()
     with pytest.raises(type(error)) as caught:
@@ -91,6 +93,7 @@ async def test_a_limit_that_passes_while_dialling_ends_it() -> None:
         (REFUSED, True),
         (ServerDisconnectedError(), True),
         (ClientConnectionError(), True),
+        (SHORT, False),
         (NO_NAME, False),
         (BAD_NAME, False),
         (TimeoutError(), False),
