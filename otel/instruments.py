@@ -240,13 +240,14 @@ _COUNTED: Final = (
 
 _SOURCED: Final = (
     Instrument(a.HTTP_ACTIVE, Kind.SOURCED, "{request}", "Requests on their way.", (a.ROUTE,)),
-    Instrument(a.ATTEMPTS_ACTIVE, Kind.SOURCED, "{call}", "Upstream calls running.", _TARGET),
+    Instrument(a.ATTEMPTS_ACTIVE, Kind.SOURCED, "{call}", "Upstream calls running.", (a.PROVIDER,)),
     Instrument(a.QUEUE_WAITING, Kind.SOURCED, "{request}", "Requests that wait.", (*_TARGET, a.CLASS)),
     Instrument(a.PERMITS_USED, Kind.SOURCED, "{permit}", "Permits in use.", _PERMIT),
     Instrument(a.PERMITS_SHARE, Kind.SOURCED, "{permit}", "This instance's share of permits.", _PERMIT),
     Instrument(a.BREAKER_STATE, Kind.SOURCED, "", "0 closed, 1 half-open, 2 open.", _TARGET),
     Instrument(a.KEYS, Kind.SOURCED, "{key}", "Keys by state.", (a.PROVIDER, a.STATE)),
     Instrument(a.CONNECTIONS, Kind.SOURCED, "{connection}", "Connections by state.", (a.PROVIDER, a.STATE)),
+    Instrument(a.BODIES, Kind.SOURCED, "By", "Request bodies in memory."),
     Instrument(a.FLEET_SIZE, Kind.SOURCED, "{instance}", "Instances that limits are divided by."),
 )
 

@@ -37,7 +37,7 @@ def _still_busy(core: object) -> bool:
         case Places():
             return core.used > 0
         case Pool():
-            return core.busy
+            return core.busy > 0
         case Line():
             return any(core.waiters)
         case Room():

@@ -15,7 +15,8 @@ from proxy.decisions.pace import Pace
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Room
 from proxy.observer import Reading, Would
-from proxy.runtime.kept_state import KeptState
+from proxy.runtime.guard import ANY_MODEL
+from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.reload import PolicyState
 from proxy.upstream.pool import Pool
 
@@ -58,15 +59,36 @@ class StatusReader:
                 labels = _limit_labels(*map(str, identity))
                 yield Reading("sponson.permits.used", places.used, labels)
                 yield Reading("sponson.permits.share", places.size, labels)
-                if identity[0] == "connections":
-                    yield Reading("sponson.attempts.active", places.used, (("provider", str(identity[1])),))
-        for row in self._queues():
-            yield Reading("sponson.queue.waiting", row["waiting"], (("provider", str(row["provider"])),))
-        for row in self._pools():
-            provider = (("provider", str(row["provider"])), ("state", "idle"))
-            yield Reading("sponson.connections", row["idle"], provider)
+        yield from self._queue_gauges()
+        yield from self._connection_gauges()
         yield from self._key_gauges()
         yield from self._breaker_gauges()
+        yield Reading("sponson.bodies", self._bodies()["bytes"])
+
+    def _queue_gauges(self) -> Iterator[Reading]:
+        """Who waits, by class; models that callers invent together, and queues that no policy uses while they last."""
+        waiting: Counter[tuple[str, str, str]] = Counter()
+        names = {room: str(identity[1]) for identity, room, used in self._kept.all(Room) if used}
+        for identity, line, used in self._kept.all(Line):
+            provider = names.get(line.room, str(identity[1]))
+            model = self._label(provider, str(identity[2]))
+            for queue in line.queues:
+                if used or queue.waiters:
+                    waiting[provider, model, f"P{queue.klass}"] += len(queue)
+        for (provider, model, klass), number in waiting.items():
+            yield Reading("sponson.queue.waiting", number, (("provider", provider), ("model", model), ("class", klass)))
+
+    def _connection_gauges(self) -> Iterator[Reading]:
+        """Attempts are counted where they are: each has a connection, or dials one, whatever permits say."""
+        active: Counter[str] = Counter()
+        idle: Counter[str] = Counter()
+        for identity, pool, used in self._kept.all(Pool):
+            if used or pool.busy:
+                active[str(identity[1])] += pool.busy
+                idle[str(identity[1])] += pool.idle
+        for provider, number in active.items():
+            yield Reading("sponson.attempts.active", number, (("provider", provider),))
+            yield Reading("sponson.connections", idle[provider], (("provider", provider), ("state", "idle")))
 
     def _key_gauges(self) -> Iterator[Reading]:
         count = Counter((str(row["provider"]), str(row["state"])) for row in self._keys())
@@ -78,13 +100,12 @@ class StatusReader:
         worst: dict[tuple[str, str], int] = {}
         ceilings: dict[tuple[str, str], Places] = {}
         now = self._clock.now()
-        for identity, breaker, used in self._kept.all(Breaker):
-            if used:
-                breaker.tick(now)
-                target = str(identity[1]), self._label(str(identity[1]), str(identity[3]))
-                worst[target] = max(worst.get(target, 0), _BREAKER_LEVEL[breaker.state])
-                if breaker.ramp.size is not None:
-                    ceilings[target] = min(ceilings.get(target, breaker.ramp.places), breaker.ramp.places, key=_size)
+        for identity, breaker in self._standing():
+            breaker.tick(now)
+            target = str(identity[1]), self._label(str(identity[1]), str(identity[3]))
+            worst[target] = max(worst.get(target, 0), _BREAKER_LEVEL[breaker.state])
+            if breaker.ramp.size is not None:
+                ceilings[target] = min(ceilings.get(target, breaker.ramp.places), breaker.ramp.places, key=_size)
         for (provider, model), level in worst.items():
             yield Reading("sponson.breaker.state", level, (("provider", provider), ("model", model)))
         for (provider, model), places in ceilings.items():
@@ -95,24 +116,36 @@ class StatusReader:
     def _breakers(self) -> Iterator[dict[str, Any]]:
         now = self._clock.now()
         tallies = {identity[1:]: tally for identity, tally, used in self._kept.all(Tally) if used}
-        for identity, breaker, used in self._kept.all(Breaker):
-            if used:
-                facts = breaker.statistics(now)
-                tally = tallies.get(identity[1:])
-                yield {
-                    "provider": identity[1],
-                    "address": identity[2],
-                    "model": identity[3],
-                    "state": facts.state.value,
-                    "calls": facts.calls,
-                    "failures": facts.failures,
-                    "slow": facts.slow,
-                    "consecutive": facts.consecutive,
-                    "probes_running": facts.probes_running,
-                    "ceiling": facts.ceiling,
-                    "retry_after": round(facts.retry_after, 3),
-                    "would_refuse": tally.counts[Would.BREAKER_OPEN] if tally is not None else None,
-                }
+        for identity, breaker in self._standing():
+            facts = breaker.statistics(now)
+            tally = tallies.get(identity[1:])
+            yield {
+                "provider": identity[1],
+                "address": identity[2],
+                "model": identity[3],
+                "state": facts.state.value,
+                "calls": facts.calls,
+                "failures": facts.failures,
+                "slow": facts.slow,
+                "consecutive": facts.consecutive,
+                "probes_running": facts.probes_running,
+                "ceiling": facts.ceiling,
+                "retry_after": round(facts.retry_after, 3),
+                "would_refuse": tally.counts[Would.BREAKER_OPEN] if tally is not None else None,
+            }
+
+    def _standing(self) -> list[tuple[Identity, Breaker]]:
+        """Returns the breakers that a call may meet.
+
+        After a reload, those of models that callers invented wait to be taken up by the next call of their model.
+        """
+        found = list(self._kept.all(Breaker))
+        by_model = {identity[1:3] for identity, _, used in found if used and identity[3] != ANY_MODEL}
+        return [
+            (identity, breaker)
+            for identity, breaker, used in found
+            if used or (identity[3] != ANY_MODEL and identity[1:3] in by_model)
+        ]
 
     def _observed(self) -> Iterator[dict[str, Any]]:
         """One row a provider of which something observes: what enforcing would have done, since then."""

@@ -34,9 +34,9 @@ class Pool:
         return len(self._idle)
 
     @property
-    def busy(self) -> bool:
-        """Whether a connection is in use: a provider that was removed drains before it goes."""
-        return self.dialer.open > len(self._idle)
+    def busy(self) -> int:
+        """How many connections are in use or dialled: a provider that was removed drains before it goes."""
+        return self.dialer.open - len(self._idle)
 
     def __repr__(self) -> str:
         return f"<Pool {self.address} {self.idle} idle, {self.dials} dials, {self.reuses} reuses>"

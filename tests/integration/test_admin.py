@@ -102,7 +102,8 @@ async def test_status_shows_permits_and_queues(lab: Lab) -> None:
     assert [(row["id"], row["in_use"]) for row in keys] == [("a1", 2)]
     found = await metrics(lab)
     assert found["sponson_permits_used", "alpha", "provider"] == 2
-    assert found["sponson_queue_waiting", "alpha"] == 1
+    assert found["sponson_queue_waiting", "P1", "alpha", "other"] == 1
+    assert found["sponson_attempts_active", "alpha"] == 2
     for pending in calls:
         pending.cancel()
     await asyncio.gather(*calls, return_exceptions=True)

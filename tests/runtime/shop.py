@@ -16,7 +16,10 @@ from proxy.outcome import Outcome, OutcomeKind
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.kept_state import KeptState
+from proxy.runtime.models import ModelTargets
 from proxy.runtime.secrets import Secrets
+from proxy.stages.fallback import FallbackTiers
+from proxy.stages.tier import ProviderTier
 from proxy.upstream.pool import Pool
 from tests.fakes import FakeClock, counting_bits
 from tests.policy.samples import load
@@ -117,6 +120,17 @@ class Shop:
         """Closes what assembly opened."""
         for _, pool, _ in self.kept.all(Pool):
             await pool.close()
+
+
+def targets(runtime: Runtime) -> ModelTargets:
+    """The pipelines of the only tier of the route to a provider."""
+    (plan,) = runtime.router.candidates("/alpha/chat/completions", {})
+    fallback = plan.call.keywords["call_next"]  # type: ignore[attr-defined]
+    assert isinstance(fallback, FallbackTiers)
+    (tier,) = fallback._tiers
+    assert isinstance(tier, ProviderTier)
+    assert isinstance(tier.targets, ModelTargets)
+    return tier.targets
 
 
 def changed(old: str, new: str) -> str:

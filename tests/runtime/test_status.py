@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
+from proxy.decisions.bodies import BodyMemory
+from proxy.decisions.queues import Ask, Line
 from proxy.runtime.reload import PolicyState
 from proxy.runtime.status import StatusReader, policy_document
-from tests.runtime.shop import POLICY, Shop, breaker_of, changed, park, rest
+from proxy.upstream.pool import Pool
+from tests.runtime.shop import POLICY, WAITS, Shop, breaker_of, changed, park, rest, targets
 
 SECRETS = {"KEY_1": "hush-hush-1", "KEY_2": "hush-hush-2"}
 
@@ -71,8 +75,67 @@ async def test_queues_show_who_waits_where(shop: Shop) -> None:
         shop.enter("alpha", "large")
     alpha = row(status(shop)["queues"], provider="alpha")
     assert (alpha["waiting"], alpha["by_target"]) == (2, {"alpha/large": 2})
-    assert gauges(shop, "sponson.queue.waiting")["alpha",] == 2
+    waiting = gauges(shop, "sponson.queue.waiting")
+    assert (waiting["alpha", "large", "P1"], waiting["alpha", "large", "P0"], waiting["beta", "other", "P1"]) == (
+        2,
+        0,
+        0,
+    )
     assert row(status(shop)["queues"], provider="beta")["waiting"] == 0
+
+
+async def test_waiters_are_counted_by_model_and_class_also_those_of_queues_that_no_policy_uses(shop: Shop) -> None:
+    for klass in (0, 0, 2, 2, 2, 2):
+        shop.admission.enter(shop.core(Line, "line", "alpha", "large"), Ask(klass=klass, limits=WAITS), 0.0)
+    shop.live(changed("    keys: [{id: a1, env: KEY_1}, {id: a2, env: KEY_2, concurrency: 5}]\n", ""))
+    shop.admission.enter(shop.core(Line, "line", "alpha", "large"), Ask(klass=2, limits=WAITS), 0.0)
+    waiting = gauges(shop, "sponson.queue.waiting")
+    assert [waiting["alpha", "large", klass] for klass in ("P0", "P1", "P2")] == [0, 0, 4]
+
+
+async def test_models_that_callers_invented_wait_under_one_label(shop: Shop) -> None:
+    tier = targets(shop.live(POLICY))
+    for model in ("m-1", "m-2"):
+        tier.of(model)
+        for _ in range(6):
+            shop.enter("alpha", model)
+    reader = StatusReader(shop.kept, shop.clock, lambda provider, model: model if model == "large" else "other")
+    found = [(dict(each.labels), each.value) for each in reader.gauges() if each.name == "sponson.queue.waiting"]
+    assert [value for labels, value in found if labels == {"provider": "alpha", "model": "other", "class": "P1"}] == [2]
+
+
+async def test_attempts_are_counted_by_their_connections_whatever_permits_say(shop: Shop) -> None:
+    for _ in range(3):
+        shop.permit("alpha", "large")
+    assert gauges(shop, "sponson.attempts.active")["alpha",] == 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        shop.live(changed("http://127.0.0.1:9/v1\n    keys", f"{url}\n    keys"))
+        pool = shop.core(Pool, "pool", "alpha")
+        used, rested = await pool.dialer.dial(5.0), await pool.dialer.dial(5.0)
+        pool.put(rested, shop.clock.now())
+    assert gauges(shop, "sponson.attempts.active")["alpha",] == 1
+    shop.live(POLICY)
+    assert gauges(shop, "sponson.attempts.active")["alpha",] == 1, "an address that no policy uses still has it"
+    used.kill()
+    assert gauges(shop, "sponson.attempts.active")["alpha",] == 0
+
+
+async def test_bodies_in_memory_are_counted(shop: Shop) -> None:
+    assert gauges(shop, "sponson.bodies") == {(): 0}
+    assert shop.core(BodyMemory, "bodies").take(5)
+    assert gauges(shop, "sponson.bodies") == {(): 5}
+
+
+async def test_breakers_of_invented_models_are_shown_before_their_next_call_after_a_reload(shop: Shop) -> None:
+    targets(shop.live(POLICY)).of("m-new")
+    shop.trip(breaker_of(shop, "m-new"))
+    shop.live(changed("concurrency: 10", "concurrency: 9"))
+    assert row(status(shop)["breakers"], model="m-new")["state"] == "open"
+    assert gauges(shop, "sponson.breaker.state")["alpha", "m-new"] == 2
+    for without in ("breaker: off", "breaker: {consecutive: 4, scope: provider}"):
+        shop.live(changed("breaker: {consecutive: 4}", without))
+        assert "m-new" not in json.dumps(status(shop)["breakers"])
 
 
 async def test_keys_show_their_state(shop: Shop) -> None:

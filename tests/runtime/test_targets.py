@@ -10,11 +10,8 @@ from proxy.decisions.breaker import Breaker
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Permit, Waiter
 from proxy.outcome import Reason
-from proxy.runtime.assembly import Runtime
-from proxy.runtime.models import MOST_INVENTED_MODELS, ModelTargets
-from proxy.stages.fallback import FallbackTiers
-from proxy.stages.tier import ProviderTier
-from tests.runtime.shop import Shop, breaker_of
+from proxy.runtime.models import MOST_INVENTED_MODELS
+from tests.runtime.shop import Shop, breaker_of, targets
 
 POLICY = """\
 version: 1
@@ -31,17 +28,6 @@ async def shop() -> AsyncIterator[Shop]:
     shop = Shop()
     yield shop
     await shop.close()
-
-
-def targets(runtime: Runtime) -> ModelTargets:
-    """The pipelines of the only tier of the route to alpha."""
-    (plan,) = runtime.router.candidates("/alpha/chat/completions", {})
-    fallback = plan.call.keywords["call_next"]  # type: ignore[attr-defined]
-    assert isinstance(fallback, FallbackTiers)
-    (tier,) = fallback._tiers
-    assert isinstance(tier, ProviderTier)
-    assert isinstance(tier.targets, ModelTargets)
-    return tier.targets
 
 
 async def test_an_invented_model_has_a_breaker_of_its_own_and_the_providers_limit(shop: Shop) -> None:
