@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from otel.attributes import GENAI_1_41, GENAI_LATEST, GenAiMetrics
 from otel.exporters import TIMEOUT_SECONDS
@@ -146,11 +146,24 @@ def _check_otlp(env: Mapping[str, str]) -> None:
         _word(env, f"{_OTLP}{signal}PROTOCOL", "http/protobuf", ("http/protobuf",))
         _word(env, f"{_OTLP}{signal}COMPRESSION", "none", ("none", "gzip", "deflate"))
         _positive(env, f"{_OTLP}{signal}TIMEOUT", TIMEOUT_SECONDS)
-        name = f"{_OTLP}{signal}ENDPOINT"
-        endpoint = _value(env, name)
-        if endpoint and not endpoint.lower().startswith(("http://", "https://")):
-            raise ValueError(f"{name} is {endpoint!r}: expected a URL that begins with http:// or https://")
+        _check_url(env, f"{_OTLP}{signal}ENDPOINT")
     _word(env, f"{_OTLP}METRICS_TEMPORALITY_PREFERENCE", "cumulative", ("cumulative",))
+
+
+def _check_url(env: Mapping[str, str], name: str) -> None:
+    """The exporter itself would only fail again and again, in a thread of its own."""
+    url = _value(env, name)
+    if not url:
+        return
+    if not url.lower().startswith(("http://", "https://")):
+        raise ValueError(f"{name} is {url!r}: expected a URL that begins with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        found = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        found = False
+    if not found:
+        raise ValueError(f"{name} is {url!r}: expected a URL with a host, and a port of 1-65535 if any")
 
 
 def _check_batches(env: Mapping[str, str]) -> None:

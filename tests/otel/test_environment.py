@@ -91,6 +91,13 @@ def test_the_newest_genai_names_are_an_opt_in() -> None:
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
         ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zstd"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http:///v1"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://:4318"),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://collector:99999"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://collector:http/v1"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://[::1/v1"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://collector:0"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "10.5"),
@@ -100,6 +107,11 @@ def test_the_newest_genai_names_are_an_opt_in() -> None:
 def test_a_mistake_names_its_variable(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=name):
         read_environment({name: value})
+
+
+@pytest.mark.parametrize("url", ["http://collector", "HTTPS://user@[::1]:4318/v1/traces", "http://10.0.0.1:65535/"])
+def test_an_endpoint_has_a_host_and_perhaps_a_port(url: str) -> None:
+    assert read_environment({"OTEL_EXPORTER_OTLP_ENDPOINT": url}).traces == ("otlp",)
 
 
 @pytest.mark.parametrize("argument", ["1.5", "-0.1", "half", "nan"])
