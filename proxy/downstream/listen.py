@@ -5,9 +5,19 @@ from __future__ import annotations
 import errno
 import socket
 from dataclasses import dataclass
+from typing import Final
 
 LOOPBACK = "127.0.0.1"
 UNSENT_BYTES = 65536
+_CURES: Final = {
+    errno.EADDRINUSE: "another process has it; stop it or choose another port",
+    errno.EADDRNOTAVAIL: "this machine does not have the address; choose one that it has, or 0.0.0.0 for all",
+    errno.EACCES: (
+        "this user may not take the port; choose one from 1024 on, "
+        "or give the process the capability CAP_NET_BIND_SERVICE"
+    ),
+    errno.EAFNOSUPPORT: "this machine has no such kind of address; IPv6 may be switched off: choose an IPv4 address",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +66,7 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
     try:
         bound = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise CannotListen(f"cannot listen on {address}: {error.strerror}") from error
+        raise CannotListen(f"cannot listen on {address}: {why_not(error)}") from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
@@ -66,13 +76,22 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((host, port))
         bound.setblocking(False)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         bound.close()
-        cure = "another process has it; stop it or choose another port"
-        why = cure if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
         shown = f"{address}" if host == address.host else f"{address} ({host})"
-        raise CannotListen(f"cannot listen on {shown}: {why}") from error
+        raise CannotListen(f"cannot listen on {shown}: {why_not(error)}") from error
     return bound
+
+
+def why_not(error: OSError | UnicodeError) -> str:
+    """Returns why an address cannot be bound, with the cure where there is one."""
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return f"{_text(error)}; write an address of this machine, for example 127.0.0.1, or 0.0.0.0 for all"
+    return _CURES.get(error.errno or 0) or _text(error)
+
+
+def _text(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _exists(host: str) -> bool:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import errno
 import socket
 
 import pytest
 
-from proxy.downstream.listen import CannotListen, ListenAddress, bind, parse_address
+from proxy.downstream.listen import CannotListen, ListenAddress, bind, parse_address, why_not
 
 
 def closed(sockets: list[socket.socket]) -> list[tuple[str, int]]:
@@ -89,10 +90,19 @@ def test_a_port_that_is_taken_in_either_family_is_named_with_the_cure(family: so
 
 
 def test_an_address_that_this_machine_does_not_have_is_named() -> None:
-    with pytest.raises(CannotListen, match=r"192\.0\.2\.1:0"):
+    with pytest.raises(CannotListen, match=r"192\.0\.2\.1:0: this machine does not have the address; choose"):
         bind(ListenAddress(host="192.0.2.1", port=0))
 
 
-def test_a_host_that_is_no_address_is_named() -> None:
-    with pytest.raises(CannotListen, match="nowhere"):
-        bind(ListenAddress(host="nowhere.invalid", port=0))
+@pytest.mark.parametrize("host", ["nowhere.invalid", "no..where", "ä" * 64])
+def test_a_host_that_is_no_address_is_named_with_the_cure(host: str) -> None:
+    with pytest.raises(CannotListen, match=f"{host}:0: .*; write an address of this machine"):
+        bind(ListenAddress(host=host, port=0))
+
+
+def test_who_may_not_take_a_port_is_told_what_would_help() -> None:
+    assert "choose one from 1024 on" in why_not(OSError(errno.EACCES, "Permission denied"))
+
+
+def test_what_has_no_cure_is_told_as_the_system_says_it() -> None:
+    assert why_not(OSError(errno.EMFILE, "Too many open files")) == "Too many open files"
