@@ -76,16 +76,16 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((host, port))
         bound.setblocking(False)
-    except (OSError, UnicodeError) as error:
+    except (OSError, TypeError) as error:
         bound.close()
         shown = f"{address}" if host == address.host else f"{address} ({host})"
         raise CannotListen(f"cannot listen on {shown}: {why_not(error)}") from error
     return bound
 
 
-def why_not(error: OSError | UnicodeError) -> str:
-    """Returns why an address cannot be bound, with the cure where there is one."""
-    if isinstance(error, (socket.gaierror, UnicodeError)):
+def why_not(error: OSError | TypeError) -> str:
+    """Returns why an address cannot be bound, with the cure; a TypeError is a name that cannot be one."""
+    if isinstance(error, (socket.gaierror, TypeError)):
         return f"{_text(error)}; write an address of this machine, for example 127.0.0.1, or 0.0.0.0 for all"
     return _CURES.get(error.errno or 0) or _text(error)
 
