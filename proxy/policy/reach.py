@@ -1,4 +1,8 @@
-"""Warnings: rules that can match nothing, routes that an earlier one leaves nothing for, modes without effect."""
+"""Warnings: what is allowed and has no effect, or less than it says.
+
+Rules that can match nothing, routes that an earlier one leaves nothing for, modes without effect, shares that are
+empty or beyond what connections allow, breakers that no ratio opens.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
-from proxy.policy.problem import Path, Problem, problem_at
-from proxy.policy.snapshot import PolicySnapshot, ProviderTier, RouteSnapshot
+from proxy.decisions.shares import FleetSettings, share_of
+from proxy.policy.problem import Path, Problem, path_text, problem_at
+from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 from proxy.policy.tree import Node, deepest
 
 OWN_PATHS = "/sponson/"
@@ -23,6 +28,8 @@ def warnings(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
     yield from _modes(root, snapshot)
     yield from _empty_shares(root, snapshot)
     for provider in snapshot.providers:
+        if not (provider.observe or snapshot.observe):
+            yield from _without_connections(root, provider, snapshot.fleet)
         if isinstance(provider.breaker, BreakerSettings):
             yield from _short_window(root, provider.name, provider.breaker)
 
@@ -75,6 +82,35 @@ def _limits(snapshot: PolicySnapshot) -> Iterator[tuple[Path, int]]:
         for number, key in enumerate(provider.keys):
             if key.concurrency is not None:
                 yield (*here, "keys", number, "concurrency"), key.concurrency
+
+
+def _without_connections(root: Node, provider: ProviderSnapshot, fleet: FleetSettings) -> Iterator[Problem]:
+    """A share is never used up where an instance may have fewer connections to the provider's one address."""
+    here: Path = ("providers", provider.name)
+    most = provider.connections.max
+    for path, share in _binding_shares(provider, fleet):
+        if share > most:
+            found = deepest(root, (*here, "connections", "max"))
+            message = f"{most} is below the share of {share} of {path_text(path)}: only {most} calls run at once"
+            if found.path != (*here, "connections", "max"):
+                found = deepest(root, (*here, *path))
+                message = f"a share of {share} is above connections.max ({most}): only {most} calls run at once"
+            yield problem_at(found.node.place, found.path, message)
+
+
+def _binding_shares(provider: ProviderSnapshot, fleet: FleetSettings) -> Iterator[tuple[Path, int]]:
+    """Yields the provider's share, else those of its models and keys, which then have nothing else above them."""
+    name = provider.name
+    if provider.concurrency is not None:
+        yield ("limits", "concurrency"), share_of(provider.concurrency, fleet, key=name)
+        return
+    for model, limit in provider.models:
+        if limit is not None:
+            yield ("models", model, "limits", "concurrency"), share_of(limit, fleet, key=f"{name}/{model}")
+    for number, key in enumerate(provider.keys):
+        if key.concurrency is not None:
+            share = share_of(key.concurrency, fleet, key=f"{name}/key/{key.id}")
+            yield ("keys", number, "concurrency"), share
 
 
 def _dead_patterns(root: Node, number: int, route: RouteSnapshot) -> Iterator[Problem]:

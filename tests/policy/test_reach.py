@@ -98,3 +98,39 @@ def test_a_mode_that_has_an_effect_is_no_warning(mode: str) -> None:
     two = ROUTE.replace("[{provider: a}]", "[{provider: a}, {provider: b}]")
     assert load(GOOD + f"    mode: {mode}\n" + other + two + "    mode: enforce\n").warnings == ()
     assert load(GOOD + "    mode: enforce\n" + ROUTE + f"    mode: {mode}\n").warnings == ()
+
+
+MANY = GOOD.replace("version: 1\n", "version: 1\nfleet: {size: {static: 2}}\n") + "    limits: {concurrency: 800}\n"
+
+
+def told(text: str) -> list[str]:
+    """The warnings, the place and path of each included."""
+    return list(load(text).warnings)
+
+
+def test_a_share_above_the_connections_is_warned_of_where_they_are_counted() -> None:
+    assert told(MANY + "    connections: {max: 100}\n") == [
+        "p.yaml:7:24: providers.a.connections.max: "
+        "100 is below the share of 400 of limits.concurrency: only 100 calls run at once"
+    ]
+    assert told(MANY) == [
+        "p.yaml:6:27: providers.a.limits.concurrency: "
+        "a share of 400 is above connections.max (100): only 100 calls run at once"
+    ]
+
+
+@pytest.mark.parametrize("below", ["models: {m: {limits: {concurrency: 300}}}", "keys: [{id: k, concurrency: 300}]"])
+def test_without_a_limit_of_the_provider_those_of_its_models_and_keys_are_held_against_its_connections(
+    below: str,
+) -> None:
+    below = below.replace("id: k", "id: k, env: K")
+    (line,) = told(GOOD + f"    {below}\n")
+    assert line.endswith("concurrency: a share of 300 is above connections.max (100): only 100 calls run at once")
+    (line,) = told(GOOD + f"    {below}\n    connections: {{max: 20}}\n")
+    assert line.startswith("p.yaml:6:24: providers.a.connections.max: 20 is below the share of 300 of ")
+    assert told(GOOD + f"    {below}\n    limits: {{concurrency: 50}}\n") == []
+
+
+@pytest.mark.parametrize("more", ["    connections: {max: 400}\n", "    mode: observe\n", "mode: observe\n"])
+def test_a_share_that_connections_do_not_bind_is_no_warning(more: str) -> None:
+    assert [line for line in told(MANY + more) if "connections" in line] == []
