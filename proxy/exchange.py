@@ -215,16 +215,17 @@ class Exchange:
     failing head is worth holding back. `payload` is the body that the current tier sends, None while it still arrives.
     `first_target` is True while the tier is the one that the caller meant: only there may the caller's own credential
     go along. `answered`: a stream's own end was passed on. `takes_event`: what the caller was given of a stream ends
-    between two events, so that one of ours can follow. `attempts_left` in all, of which `attempts_kept` belong to
+    between two events, so that one of ours can follow. `hides_usage`: the current tier asks for usage that the caller
+    did not ask for, and must not see. `attempts_left` in all, of which `attempts_kept` belong to
     later tiers. `repeatable`: it may be executed twice. `replayable`: its body may be sent a second time. `body_bytes`
     are counted in `bodies`, the process's ledger.
     """
 
     __slots__ = (
         "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause", "credential",
-        "deadline_at", "dialect", "document", "facts", "first_target", "later_tiers", "model", "operation", "payload",
-        "plan", "progress", "replayable", "reply", "replaceable", "repeatable", "request", "takes_event", "tried_keys",
-        "upstream_path",
+        "deadline_at", "dialect", "document", "facts", "first_target", "hides_usage", "later_tiers", "model",
+        "operation", "payload", "plan", "progress", "replayable", "reply", "replaceable", "repeatable", "request",
+        "takes_event", "tried_keys", "upstream_path",
     )  # fmt: skip
 
     bodies: BodyLedger
@@ -243,7 +244,7 @@ class Exchange:
         self.later_tiers, self.attempts_kept, self.attempts_left = 0, 0, 1
         self.first_target = self.repeatable = self.replayable = True
         self.body_bytes = 0
-        self.replaceable = self.answered = self.takes_event = False
+        self.replaceable = self.answered = self.takes_event = self.hides_usage = False
         self.tried_keys: set[str] | None = None
         self.credential: Credential | None = None
         self.attempt: Attempt | None = None

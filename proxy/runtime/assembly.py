@@ -77,8 +77,10 @@ class Runtime:
         self._shop.admission.pump(now)
 
 
-def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -> Runtime:
-    """Builds the Runtime of a snapshot; changes nothing that lives."""
+def assemble(
+    snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets, *, counting: frozenset[str] = frozenset()
+) -> Runtime:
+    """Builds the Runtime of a snapshot; changes nothing that lives. Tokens of providers in `counting` are counted."""
     around.kept.begin()
     shop = Workshop(
         kept=around.kept,
@@ -93,6 +95,7 @@ def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -
         auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
         commits_before=around.kept.commits,
         observe=snapshot.observe,
+        counting=counting,
     )
     if shop.process_places is not None and snapshot.concurrency is not None:
         places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")
@@ -169,6 +172,7 @@ class _RouteMaker:
             fields=dict(tier.set),
             targets=provider.targets(parts),
             own_key=provider.ring is not None,
+            counts_tokens=parts.counts_tokens,
         )
 
     def _parts(self, route: RouteSnapshot, tier: ProviderTier, *, later: bool) -> TierParts:
@@ -193,6 +197,7 @@ class _RouteMaker:
             waits=wait_limits(timeouts, queue=tier.queue_seconds, quota_wait=tier.quota_wait_seconds, later_tier=later),
             pace=answer_pace(timeouts, answer=tier.answer_seconds, pace=tier.answer_pace),
             observes=observes,
+            counts_tokens=provider.name in self._shop.counting,
         )
 
 

@@ -18,7 +18,10 @@ OTHER: Final = "other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierParts:
-    """What a tier brings to its target's pipelines; `observes`: what shares and breakers say is only reported."""
+    """What a tier brings to its target's pipelines.
+
+    `observes`: what shares and breakers say is only reported. `counts_tokens`: the tokens of its answers must be known.
+    """
 
     retry: RetrySettings
     budget: RetryBudget
@@ -26,6 +29,7 @@ class TierParts:
     waits: WaitLimits
     pace: AnswerPaceSettings | None = None
     observes: bool = False
+    counts_tokens: bool = False
 
 
 class Maker(Protocol):

@@ -32,6 +32,8 @@ class Workshop:
     commits_before: int
     observe: bool = False
     """The whole policy is in `mode: observe`."""
+    counting: frozenset[str] = frozenset()
+    """Providers with a limit on tokens, whose answers must tell how many there were."""
 
     @property
     def live(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proxy.decisions.joining import join
+from proxy.dialects.injection import ask_for_usage
 from proxy.dialects.splice import with_fields, with_model
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
@@ -23,7 +24,10 @@ class Targets(Protocol):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ProviderTier:
-    """Asks one provider. `root` and `query` come from its `base_url`; `fields` is `set`; `model` None: the caller's."""
+    """Asks one provider. `root` and `query` come from its `base_url`; `fields` is `set`; `model` None: the caller's.
+
+    `counts_tokens`: its streams are asked for their usage, whether the caller asks or not (`dialects/injection`).
+    """
 
     number: int
     provider: str
@@ -33,6 +37,7 @@ class ProviderTier:
     fields: Mapping[str, Any]
     targets: Targets
     own_key: bool
+    counts_tokens: bool = False
 
     async def __call__(self, exchange: Exchange) -> Outcome:
         """Shapes the request for this tier and runs the target's pipeline."""
@@ -44,6 +49,8 @@ class ProviderTier:
         exchange.first_target = self.number == 1
         exchange.payload = self._shaped(exchange)
         exchange.facts.model, call = self.targets.of(self.model or exchange.model)
+        if self.counts_tokens and (asking := self._asking(exchange)) is not None:
+            return await _asked(exchange, asking, call)
         return await call(exchange)
 
     def _joined(self, query: str) -> str:
@@ -60,3 +67,20 @@ class ProviderTier:
         if self.fields:
             body = with_fields(body, document, self.fields)
         return body
+
+    def _asking(self, exchange: Exchange) -> bytes | None:
+        """Returns the body that asks for usage too, None where it is not to be asked for: `set` has the last word."""
+        body, document, operation = exchange.payload, exchange.document, exchange.operation
+        if body is None or document is None or operation is None or "stream_options" in self.fields:
+            return None
+        return ask_for_usage(body, {**document, **self.fields}, operation)
+
+
+async def _asked(exchange: Exchange, asking: bytes, call: CallNext) -> Outcome:
+    """Makes the call with this body; what it asks for beyond the caller's is hidden, in this tier only."""
+    exchange.payload = asking
+    exchange.hides_usage = True
+    try:
+        return await call(exchange)
+    finally:
+        exchange.hides_usage = False

@@ -34,6 +34,7 @@ _MEMO_VALUE: Final = 256
 _UNTOUCHABLE: Final = _CREDENTIALS | _OURS
 _SEPARATOR: Final = b": "
 _END: Final = b"\r\n"
+_ACCEPT_ENCODING: Final = b"accept-encoding"
 TRACEPARENT: Final = b"traceparent: "
 
 
@@ -43,7 +44,16 @@ class HeaderPlan:
     `auth_headers` are those of every provider, in lower case: a caller's credential for one never reaches another.
     """
 
-    __slots__ = ("_added", "_credentials", "_dropped", "_host", "_lines", "_own_credential", "_propagate_trace")
+    __slots__ = (
+        "_added",
+        "_added_unpacked",
+        "_credentials",
+        "_dropped",
+        "_host",
+        "_lines",
+        "_own_credential",
+        "_propagate_trace",
+    )
 
     def __init__(
         self,
@@ -57,6 +67,10 @@ class HeaderPlan:
         added = tuple(added)
         self._host = host.encode("ascii")
         self._added = b"".join(name + _SEPARATOR + value + _END for name, value in added)
+        self._added_unpacked = (
+            b"".join(name + _SEPARATOR + value + _END for name, value in added if name.lower() != _ACCEPT_ENCODING)
+            + b"accept-encoding: identity\r\n"
+        )
         # Where the trace is not passed on, the caller's own context is not either.
         self._dropped = _HOP_BY_HOP | _OURS | _TRACE | {name.lower() for name, _ in added}
         self._credentials = _CREDENTIALS | auth_headers
@@ -72,8 +86,13 @@ class HeaderPlan:
             self._host,
             _END,
         ]
-        self._forward(parts, exchange)
-        parts.append(self._added)
+        if exchange.hides_usage:
+            # A packed answer could not be looked through.
+            self._forward(parts, exchange, [field for field in request.headers if field[0].lower() != _ACCEPT_ENCODING])
+            parts.append(self._added_unpacked)
+        else:
+            self._forward(parts, exchange, request.headers)
+            parts.append(self._added)
         credential = exchange.credential
         if credential is not None and credential.header is not None:
             name, value = credential.header
@@ -88,9 +107,8 @@ class HeaderPlan:
             parts.append(_END)
         return b"".join(parts)
 
-    def _forward(self, parts: list[bytes], exchange: Exchange) -> None:
+    def _forward(self, parts: list[bytes], exchange: Exchange, headers: RawHeaders) -> None:
         first = exchange.first_target
-        headers = exchange.request.headers
         named = connection_names(headers, exchange.request.fields.get("connection"))
         if named:
             named -= self._credentials

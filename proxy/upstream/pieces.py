@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from proxy.dialects.injection import UsageFilter
 from proxy.outcome import OutcomeKind
 from proxy.upstream.meter import Meter
 
@@ -21,20 +22,24 @@ class Pieces:
         "_deadline_at",
         "_end",
         "_feed",
+        "_hides",
         "_idle",
         "_meter",
         "_reply",
         "_signs",
         "_stream_end",
+        "_write",
         "size",
     )
 
-    def __init__(self, call: Call, meter: Meter | None, *, deadline_at: float) -> None:
+    def __init__(self, call: Call, meter: Meter | None, *, hides: UsageFilter | None, deadline_at: float) -> None:
         limits = call.attempt.limits
         self._call = call
         self._meter = meter
         self._feed: Callable[[bytes], None] = meter.feed if meter is not None else _nobody_looks
         self._reply = call.exchange.reply
+        self._write: Callable[[bytes], None] = self._reply.write if hides is None else self._write_some
+        self._hides = hides
         self._clock_now = call.clock.now
         self._idle = limits.idle
         self._deadline_at = deadline_at
@@ -51,7 +56,7 @@ class Pieces:
         else:
             self._watch_from(self._clock_now())
         for piece in held:
-            self._reply.write(piece)
+            self._write(piece)
             self.size += len(piece)
         payload = self._call.payload
         while True:
@@ -68,7 +73,7 @@ class Pieces:
     def _take(self, piece: bytes) -> bool:
         """Passes one piece on; returns False when its reader must catch up first."""
         self._feed(piece)
-        self._reply.write(piece)
+        self._write(piece)
         self.size += len(piece)
         call, now = self._call, self._clock_now()
         if not call.attempt.first_content_at:
@@ -83,6 +88,11 @@ class Pieces:
             else:
                 self._watch_from(now)
         return not self._reply.paused
+
+    def _write_some(self, piece: bytes) -> None:
+        """Writes what of a piece the caller is to see."""
+        assert self._hides is not None
+        self._reply.write(self._hides.feed(piece))
 
     def _waits_for_content(self) -> bool:
         """A stream's first-byte time means first content: until then its limit goes on, head or no head."""

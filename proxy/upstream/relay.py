@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.body import Body
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
+from proxy.dialects.injection import UsageFilter
 from proxy.dialects.stream import StreamScanner
 from proxy.exchange import ReaderGone
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
@@ -34,6 +35,7 @@ class Relay:
         "events",
         "headers",
         "held",
+        "hides",
         "meter",
         "operation",
         "payload",
@@ -49,10 +51,15 @@ class Relay:
         kind = fields.get("content-type", "")
         self.events = kind.startswith("text/event-stream")
         coding = fields.get("content-encoding")
+        if coding is not None and coding.strip().lower() == "identity":
+            coding = None
         self._packed = coding is not None
         self.operation: Operation | None = call.exchange.operation
         if call.message.code >= 300 or not (self.events or "json" in kind) or (coding and not _readable(coding)):
             self.operation = None
+        self.hides: UsageFilter | None = None
+        if call.exchange.hides_usage and self.events and not self._packed and call.message.code < 300:
+            self.hides = UsageFilter()
 
     async def run(self) -> Outcome:
         """Relays the answer to its last byte. Raises what broke it."""
@@ -76,6 +83,8 @@ class Relay:
         message = call.message
         call.exchange.facts.first_byte_at = call.clock.now()
         length = len(body) if body is not None else _length(message.headers.get("content-length"))
+        if self.hides is not None:
+            length = None
         call.exchange.reply.start(message.code, message.phrase, self.headers, length=length, body=body)
 
     def kept(self, body: bytes) -> KeptAnswer:
@@ -152,7 +161,7 @@ class Relay:
             meter.finish()
         if self.events and meter.error is not None and not meter.content:
             rest, _ = await read_bounded(self.payload)
-            return self._error_inside(meter.error, b"".join((*self.held, rest)))
+            return self._error_inside(meter.error, self._last_of(b"".join((*self.held, rest))))
         if meter.content:
             call.content_came(call.clock.now())
         return None
@@ -172,7 +181,7 @@ class Relay:
             self.start()
             call.exchange.forget_body()
             deadline_at = float("inf") if self.events else call.exchange.deadline_at
-            await Pieces(call, self.meter, deadline_at=deadline_at).pass_on(self.held)
+            await Pieces(call, self.meter, hides=self.hides, deadline_at=deadline_at).pass_on(self.held)
         except ReaderGone:
             self._count()
             return Outcome(OutcomeKind.CLIENT_LEFT, status=call.attempt.status, committed=True)
@@ -182,11 +191,19 @@ class Relay:
         except Exception:
             self._show_break()
             raise
+        if self.hides is not None:
+            call.exchange.reply.write(self._last_of(b""))
         call.exchange.reply.finish()
         return self._ended()
 
+    def _last_of(self, rest: bytes) -> bytes:
+        """Returns what the caller gets of the last bytes, and of those that could have been something to hide."""
+        return rest if self.hides is None else self.hides.feed(rest) + self.hides.finish()
+
     def _left(self) -> None:
         """The caller has gone: what it had until then is counted, and a stream whose last event it had was whole."""
+        if self.hides is not None:
+            self._call.exchange.reply.write(self._last_of(b""))
         self._call.exchange.takes_event = self._takes_event
         self._count()
         if self.meter is not None:
@@ -202,10 +219,11 @@ class Relay:
         """The caller must see that the answer is not whole: an error event in its dialect, then an abort."""
         call = self._call
         reply = call.exchange.reply
-        if rest := self.payload.taken():
+        rest = self.payload.taken()
+        if rest and self.meter is not None:
+            self.meter.feed(rest)
+        if rest := self._last_of(rest):
             reply.write(rest)
-            if self.meter is not None:
-                self.meter.feed(rest)
         if self._takes_event and self.operation is not None and reply.open_ended:
             reason = LOCAL_REASON.get(call.watch.expired or OutcomeKind.STREAM_BROKEN, Reason.UPSTREAM_UNREACHABLE)
             reply.write(self.operation.dialect.error_event(reason=reason, message="", operation=self.operation))

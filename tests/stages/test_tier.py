@@ -7,11 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from proxy.dialects.lookup import operation_of
 from proxy.exchange import Exchange
+from proxy.outcome import Outcome
 from proxy.plan import RoutePlan
 from proxy.stage import CallNext
 from proxy.stages.tier import ProviderTier
-from tests.fakes import Ask, FakeUpload, make_exchange
+from tests.fakes import Ask, FakeUpload, answered, make_exchange
 from tests.scripted import ScriptedTerminal
 from tests.stages.world import make_plan
 
@@ -39,6 +41,7 @@ def tier(targets: Asked, *, number: int = 1, root: str = "/v1", query: str = "",
         fields=changes.get("fields", {}),
         targets=targets,
         own_key=True,
+        counts_tokens=changes.get("counts_tokens", False),
     )
 
 
@@ -49,6 +52,7 @@ def arrived(
     exchange = make_exchange(Ask(target=target, body=body))
     exchange.document = orjson.loads(body) if body else None
     exchange.model = exchange.document.get("model") if exchange.document else None
+    exchange.operation = operation_of(exchange.request.path)
     exchange.plan = make_plan(ScriptedTerminal())
     return exchange
 
@@ -148,3 +152,72 @@ async def test_only_the_first_tier_is_the_one_that_the_caller_meant() -> None:
         exchange = arrived()
         await tier(Asked(), number=number)(exchange)
         assert exchange.first_target is first
+
+
+STREAMED = b'{"model":"m1","stream":true}'
+ASKING = b'{"model":"m1","stream":true,"stream_options":{"include_usage":true}}'
+
+
+class Sent(Asked):
+    """Targets that note what they were to send, and whether the caller is to see all that comes back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[bytes | None, bool]] = []
+
+    def of(self, model: str | None) -> tuple[str, CallNext]:
+        """Returns a label and a pipeline that only notes."""
+        return "label", self._note
+
+    async def _note(self, exchange: Exchange) -> Outcome:
+        self.sent.append((exchange.payload, exchange.hides_usage))
+        return answered()
+
+
+async def counted(exchange: Exchange, **changes: Any) -> tuple[bytes | None, bool]:
+    """What a tier that counts tokens sends, and whether what it asked for is hidden meanwhile."""
+    targets = Sent()
+    await tier(targets, counts_tokens=True, **changes)(exchange)
+    assert not exchange.hides_usage
+    return targets.sent[0]
+
+
+async def test_a_tier_that_counts_tokens_asks_for_a_stream_s_usage_and_hides_it() -> None:
+    assert await counted(arrived(STREAMED)) == (ASKING, True)
+    exchange, targets = arrived(STREAMED), Sent()
+    await tier(targets)(exchange)
+    assert targets.sent == [(exchange.request.body, False)]
+
+
+async def test_what_a_tier_sets_counts_before_it_asks() -> None:
+    payload, hidden = await counted(arrived(b'{"model":"m1"}'), model="m2", fields={"stream": True})
+    assert (payload, hidden) == (ASKING.replace(b"m1", b"m2"), True)
+    payload, hidden = await counted(arrived(STREAMED), fields={"stream": False})
+    assert (payload, hidden) == (b'{"model":"m1","stream":false}', False)
+    payload, hidden = await counted(arrived(STREAMED), fields={"stream_options": {"x": 1}})
+    assert (payload, hidden) == (b'{"model":"m1","stream":true,"stream_options":{"x":1}}', False)
+
+
+@pytest.mark.parametrize(
+    ("body", "target"),
+    [
+        (ASKING, "/v1/chat/completions"),
+        (b'{"model":"m1"}', "/v1/chat/completions"),
+        (STREAMED, "/v1/responses"),
+        (STREAMED, "/v1/unknown"),
+        (b"", "/v1/chat/completions"),
+    ],
+)
+async def test_where_usage_comes_anyway_or_never_it_is_not_asked_for(body: bytes, target: str) -> None:
+    assert await counted(arrived(body, target)) == (body, False)
+
+
+async def test_what_is_hidden_ends_with_the_tier_however_it_ends() -> None:
+    class Fails(Sent):
+        async def _note(self, exchange: Exchange) -> Outcome:
+            raise RuntimeError
+
+    exchange = arrived(STREAMED)
+    with pytest.raises(RuntimeError):
+        await tier(Fails(), counts_tokens=True)(exchange)
+    assert not exchange.hides_usage

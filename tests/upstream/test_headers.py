@@ -149,6 +149,14 @@ def test_the_policy_s_own_headers_replace_the_caller_s() -> None:
     assert fields == [(b"host", b"p.test:9"), (b"x-other", b"1"), (b"x-team", b"search")]
 
 
+@pytest.mark.parametrize("added", [[], [(b"Accept-Encoding", b"br"), (b"x-team", b"search")]])
+def test_an_answer_that_is_to_be_looked_through_must_come_unpacked(added: Lines) -> None:
+    exchange = an_exchange([(b"Accept-Encoding", b"gzip"), (b"x-other", b"1"), (b"accept-encoding", b"br")])
+    exchange.hides_usage = True
+    fields = head_of(a_plan(added=added), exchange, -1)
+    assert fields == [(b"host", b"p.test:9"), (b"x-other", b"1"), *added[1:], (b"accept-encoding", b"identity")]
+
+
 def test_naming_a_field_of_ours_in_connection_does_not_remove_it() -> None:
     theirs = [(b"Connection", b"x-team, authorization, host"), (b"x-team", b"theirs")]
     fields = head_of(a_plan(own=True, added=[(b"x-team", b"search")]), an_exchange(theirs, key=KEY), -1)
