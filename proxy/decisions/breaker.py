@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from proxy.decisions.cooldown import Cooldown
 from proxy.decisions.probes import Probes
@@ -79,36 +80,23 @@ class BreakerStatistics:
 
 
 class Breaker:
-    """The breaker of one target. `jitter()` gives 0-1; `first_byte` seconds bound a probe.
+    """The breaker of one target. `jitter()` gives 0-1; `first_byte` and `answer` seconds bound probes (`probes`).
 
     While `ramp.size` is a number, `ramp.places` is one more limit of the target's calls.
     """
 
     __slots__ = (
-        "_changed_at",
-        "_consecutive",
-        "_cooldown",
-        "_first_byte",
-        "_on_ceiling",
-        "_on_change",
-        "_open_until",
-        "_probes",
-        "_running",
-        "_slow_after",
-        "_timed",
-        "_told_until",
-        "_window",
-        "generation",
-        "ramp",
-        "settings",
-        "state",
-    )
+        "_answer", "_changed_at", "_consecutive", "_cooldown", "_first_byte", "_on_ceiling", "_on_change",
+        "_open_until", "_probes", "_running", "_slow_after", "_timed", "_told_until", "_window", "generation", "ramp",
+        "settings", "state",
+    )  # fmt: skip
 
     def __init__(
         self,
         settings: BreakerSettings,
         *,
         first_byte: float,
+        answer: float = inf,
         jitter: Callable[[], float],
         on_change: Callable[[BreakerChange], None] = lambda change: None,
     ) -> None:
@@ -124,9 +112,9 @@ class Breaker:
         self._probes = Probes()
         self._consecutive = 0
         self._open_until = self._changed_at = self._told_until = 0.0
-        self.reconfigure(settings, first_byte=first_byte)
+        self.reconfigure(settings, first_byte=first_byte, answer=answer)
 
-    def reconfigure(self, settings: BreakerSettings, *, first_byte: float, share: int = 0) -> None:
+    def reconfigure(self, settings: BreakerSettings, *, first_byte: float, answer: float = inf, share: int = 0) -> None:
         """Takes new settings; the state, its remaining time and the window's results stay.
 
         `share` is how many calls may run at once when all is well: a ramp under way goes on towards it from the next
@@ -135,6 +123,7 @@ class Breaker:
         self.settings = settings
         self.ramp.reconfigure(first=settings.probes, share=share)
         self._first_byte = first_byte
+        self._answer = answer
         self._slow_after = settings.slow_after if settings.slow_after is not None else first_byte * SLOW_PART
         self._window.calls = settings.window_calls
         self._window.seconds = settings.window_seconds
@@ -184,6 +173,8 @@ class Breaker:
             self._settle_probe(ticket, verdict, now, retry_after)
         elif verdict is Verdict.SUCCESS:
             self._consecutive = 0
+            if now - ticket.started_at >= self._first_byte:
+                self.took(ticket, now)
             if ticket.slow_entry is None:
                 window = self._window
                 window.add(now, failed=False)
@@ -193,6 +184,11 @@ class Breaker:
             self._failed(ticket, now, retry_after)
         elif verdict is Verdict.HEALTHY:
             self._consecutive = 0
+
+    def took(self, ticket: Ticket, now: float) -> None:
+        """Takes note of a success that took longer than a stream's first byte may, late ones of probes too."""
+        if ticket.started_at and not ticket.stream and (seconds := now - ticket.started_at) >= self._first_byte:
+            self._probes.learn(seconds, now)
 
     def statistics(self, now: float) -> BreakerStatistics:
         """Returns a snapshot that is true at `now`."""
@@ -260,7 +256,7 @@ class Breaker:
     def _tick_probes(self, now: float) -> None:
         if self._probes.successes >= self.settings.probes:
             self._move(CLOSED, "probes_ok", now)
-        elif (late := self._probes.overdue(now, self._first_byte)) is not None:
+        elif (late := self._probes.overdue(now, first_byte=self._first_byte, answer=self._answer)) is not None:
             late.ended = True
             self._settle_probe(late, Verdict.FAILURE, now, None)
 

@@ -23,14 +23,19 @@ class Issuer(Protocol):
         """Follows a running stream."""
         ...
 
+    def took(self, ticket: Ticket, now: float) -> None:
+        """Takes note of a success that came after its lease had ended."""
+        ...
+
     def settle(self, ticket: Ticket, verdict: Verdict, now: float, *, retry_after: float | None) -> None:
         """Takes the end of a call."""
         ...
 
 
 class Ticket:
-    """One call's leave to go; a probe when the breaker is half-open. Ends once; later ends change nothing.
+    """One call's leave to go; a probe when the breaker is half-open.
 
+    Ends once; later ends change nothing, but a success after a probe's deadline tells how long answers take.
     `started_at` is 0.0 until the call uses the network. `slow_entry` is the window's entry that counts it as slow.
     `slow_after` is after how many seconds an answer in one piece that its caller gives up was slow; whoever ends the
     ticket that way says it.
@@ -85,9 +90,10 @@ class Ticket:
 
     def end(self, verdict: Verdict, now: float, *, retry_after: float | None = None) -> None:
         """The call has ended with this verdict; `retry_after` (seconds) may lengthen the open state it causes."""
-        if self.ended:
-            return
-        self._issuer.tick(now)  # A probe beyond its deadline has failed already, whatever its end says.
+        if not self.ended:
+            self._issuer.tick(now)  # A probe beyond its deadline has failed already, whatever its end says.
         if not self.ended:
             self.ended = True
             self._issuer.settle(self, verdict, now, retry_after=retry_after)
+        elif verdict is Verdict.SUCCESS:
+            self._issuer.took(self, now)

@@ -52,7 +52,7 @@ class Provider:
         self._named = {model for model, _ in snapshot.models}
         self._lines: dict[tuple[str, ...], Line] = {}
         self._guards: dict[str, Guard] = {}
-        self._first_bytes: dict[str, float] = {}
+        self._patience: dict[str, tuple[float, float]] = {}
         self._transport = Transport(
             pool=self.pool, headers=self._headers(), answer_headers=AnswerHeaders(), clock=shop.clock
         )
@@ -184,11 +184,11 @@ class Provider:
         if settings is None:
             return None
         scope = self._scope(model)
-        first_byte = self._longest_first_byte(scope, phases)
+        first_byte, answer = self._most_patient(scope, phases)
         if scope not in self._guards:
             breaker = self._kept(
                 "breaker",
-                lambda: Breaker(settings, first_byte=first_byte, jitter=lambda: shop.bits(32) / 2**32),
+                lambda: Breaker(settings, first_byte=first_byte, answer=answer, jitter=lambda: shop.bits(32) / 2**32),
                 str(self.pool.address),
                 scope,
             )
@@ -197,15 +197,20 @@ class Provider:
         guard = self._guards[scope]
         share = self._model_share(scope)
         share = self.share if share is None else min(share, self.share)
-        shop.later(lambda: guard.breaker.reconfigure(settings, first_byte=self._first_bytes[scope], share=share))
+
+        def change() -> None:
+            first_byte, answer = self._patience[scope]
+            guard.breaker.reconfigure(settings, first_byte=first_byte, answer=answer, share=share)
+
+        shop.later(change)
         shop.later(guard.take_over)
         return guard.breaker
 
-    def _longest_first_byte(self, scope: str, phases: PhaseLimits) -> float:
+    def _most_patient(self, scope: str, phases: PhaseLimits) -> tuple[float, float]:
         """Several tiers may share a breaker: a call is slow, and a probe late, by the most patient of them."""
-        longest = max(phases.first_byte, self._first_bytes.get(scope, 0.0))
-        self._first_bytes[scope] = longest
-        return longest
+        first_byte, answer = self._patience.get(scope, (0.0, 0.0))
+        found = self._patience[scope] = max(phases.first_byte, first_byte), max(phases.answer, answer)
+        return found
 
     def _ring(self) -> KeyRing:
         shop, name = self._shop, self.snapshot.name

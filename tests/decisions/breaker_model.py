@@ -1,7 +1,6 @@
 """What `semantics.md` §1 says of a breaker, told once more in the simplest way: everything is counted anew each time.
 
-`Model` knows nothing of the breaker. `Pair` drives a breaker and its model side by side, with a clock of its own, and
-compares them.
+`Model` knows nothing of the breaker; `breaker_pair.Pair` drives both side by side.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from proxy.decisions.breaker import Breaker, BreakerChange, BreakerSettings, BreakerState, BreakerStatistics
+from proxy.decisions.breaker import BreakerSettings, BreakerState
 from proxy.decisions.ticket import Ticket
 from proxy.decisions.verdict import Verdict
 
@@ -18,8 +17,8 @@ GOOD = (Verdict.SUCCESS, Verdict.HEALTHY)
 BAD = (Verdict.FAILURE, Verdict.REJECTED)
 MOST_TOLD = 300.0
 RAMP = 10
-START = 2.0**20
-"""Quarters of seconds can be added to and taken from such numbers without any rounding."""
+ANSWER = 12.0
+HOUR = 3600
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -61,6 +60,7 @@ class Model:
         self.open_until = self.closed_at = self.last_open = 0.0
         self.n = self.last_n = 0
         self.returned_at = -inf
+        self.longest = (0.0, -inf)
 
     def window(self, now: float) -> list[Result]:
         self.results = [r for r in self.results if r.at >= now - self.rules.window_seconds][-self.rules.window_calls :]
@@ -74,6 +74,21 @@ class Model:
         if self.state is HALF_OPEN:
             return len(self.leases()) + self.successes < self.rules.probes
         return self.state is CLOSED
+
+    def deadline(self, call: Call, now: float) -> float:
+        """When a probe on the wire has failed; one without a stream has more where long answers are known."""
+        assert call.started_at is not None
+        seconds, at = self.longest
+        known = min(1.5 * seconds, ANSWER) if now - at <= HOUR and not call.stream else 0.0
+        return call.started_at + max(self.first_byte, known)
+
+    def learns(self, call: Call, now: float) -> None:
+        """A success of an answer in one piece tells how long such answers take, if that is long."""
+        counts = call.ended or (call.generation == self.generation and not call.probe)
+        if counts and not call.stream and call.started_at is not None and now - call.started_at >= self.first_byte:
+            seconds, at = self.longest
+            if now - call.started_at >= seconds or now - at > HOUR:
+                self.longest = (now - call.started_at, now)
 
     def slow_after(self, call: Call) -> float:
         if not call.stream:
@@ -119,7 +134,7 @@ class Model:
         if self.state is OPEN and now >= self.open_until:
             self.move(HALF_OPEN, now)
         elif self.state is HALF_OPEN:
-            overdue = [c for c in self.leases() if c.started_at is not None and c.started_at + self.first_byte <= now]
+            overdue = [c for c in self.leases() if c.started_at is not None and self.deadline(c, now) <= now]
             if self.successes >= self.rules.probes:
                 self.move(CLOSED, now)
             elif overdue:
@@ -127,6 +142,8 @@ class Model:
                 self.open(now)
 
     def ends(self, call: Call, verdict: Verdict, told: float | None, now: float) -> None:
+        if verdict is Verdict.SUCCESS:
+            self.learns(call, now)
         if call.ended:
             return
         call.ended = True
@@ -197,95 +214,3 @@ class Model:
         if state is CLOSED:
             self.closed_at = self.returned_at = now
             self.results = []
-
-
-class Pair:
-    """A breaker and its model, at the same time. Each method does one thing to both and says what a user would see."""
-
-    def __init__(self, rules: BreakerSettings, *, first_byte: float, share: int, jitter: float) -> None:
-        self.now = START
-        self.model = Model(rules, first_byte=first_byte, share=share, jitter=jitter)
-        self.breaker = Breaker(rules, first_byte=first_byte, jitter=lambda: jitter)
-        self.breaker.reconfigure(rules, first_byte=first_byte, share=share)
-        self.changes: list[BreakerChange] = []
-        self.told_ceiling: int | None = None
-        self.breaker.rewire(self.changes.append, self.ceiling_moved)
-
-    def ceiling_moved(self) -> None:
-        assert self.breaker.ramp.size != self.told_ceiling, "told of nothing"
-        self.told_ceiling = self.breaker.ramp.size
-
-    def facts(self) -> BreakerStatistics:
-        return self.breaker.statistics(self.now)
-
-    def acquire(self, *, stream: bool, queue: float) -> Call | None:
-        ticket = self.breaker.acquire(self.now, stream=stream)
-        assert (ticket is not None) is self.model.free()
-        if ticket is None:
-            assert self.breaker.retry_after(self.now) >= 1.0
-            return None
-        call = Call(
-            ticket=ticket,
-            generation=self.model.generation,
-            probe=self.model.state is HALF_OPEN,
-            stream=stream,
-            due=self.now + queue,
-        )
-        assert ticket.probe is call.probe
-        self.model.takes(call)
-        return call
-
-    def start(self, call: Call) -> None:
-        call.ticket.on_wire(self.now)
-        self.model.starts(call, self.now)
-
-    def content(self, call: Call) -> None:
-        if call.started_at is None:
-            return
-        with_effect = self.matters(call)
-        before = self.facts()
-        call.ticket.first_content(self.now)
-        if self.model.gets_content(call):
-            self.model.ends(call, Verdict.SUCCESS, None, self.now)
-        assert with_effect or self.facts() == before
-
-    def end(self, call: Call, verdict: Verdict, told: float | None = None, *, slow_after: float = inf) -> None:
-        with_effect = self.matters(call)
-        before = self.facts()
-        if not call.ended:
-            call.ticket.slow_after = slow_after
-        call.ticket.end(verdict, self.now, retry_after=told)
-        self.model.ends(call, verdict, told, self.now)
-        assert call.ticket.ended
-        assert with_effect or self.facts() == before
-
-    def matters(self, call: Call) -> bool:
-        """Whether the call may change anything: what ended, and what an older generation says, does not."""
-        return not call.ended and call.generation == self.model.generation
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.breaker.tick(self.now)
-        self.model.passes(self.now)
-
-    def reload(self, rules: BreakerSettings, *, first_byte: float, share: int) -> None:
-        """The settings change; what time makes of them shows at the next tick. What has left the window is gone."""
-        self.model.window(self.now)
-        self.breaker.reconfigure(rules, first_byte=first_byte, share=share)
-        self.model.rules, self.model.first_byte, self.model.share = rules, first_byte, share
-        self.wait(0.25)
-
-    def check(self) -> None:
-        """Both say the same, and no lease is out beyond its deadline."""
-        model, facts, window = self.model, self.facts(), self.model.window(self.now)
-        leases = model.leases()
-        assert (facts.state, facts.generation, facts.consecutive) == (model.state, model.generation, model.row)
-        assert (facts.calls, facts.failures, facts.slow) == (
-            len(window),
-            sum(r.failed for r in window),
-            sum(r.slow for r in window),
-        )
-        assert facts.probes_running == len(leases)
-        assert facts.ceiling == model.ceiling(self.now) == self.told_ceiling
-        assert model.state is not OPEN or facts.retry_after == max(model.open_until - self.now, 1.0)
-        assert all(c.started_at is None or self.now < c.started_at + model.first_byte for c in leases)

@@ -119,6 +119,87 @@ def test_content_after_the_deadline_does_not_count_either() -> None:
     assert target.state is OPEN
 
 
+def test_a_probe_without_a_stream_has_more_time_where_long_answers_are_known() -> None:
+    target = Target()
+    long = target.start()
+    target.passes(100.0)
+    long.end(Verdict.SUCCESS, target.now)
+    target.half_open()
+    target.start()
+    target.passes(149.9)
+    assert target.state is HALF_OPEN
+    target.passes(0.1)
+    assert target.whys[-1] == "probe_failed"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAILURE, Verdict.HEALTHY, Verdict.GIVEN_UP])
+def test_only_good_answers_give_a_probe_more_time(verdict: Verdict) -> None:
+    target = Target(BreakerSettings(failure_ratio=1.0))
+    long = target.start()
+    target.passes(100.0)
+    long.end(verdict, target.now)
+    target.half_open()
+    target.start()
+    target.passes(30.0)
+    assert target.state is OPEN
+
+
+def test_a_stream_tells_nothing_of_answers_in_one_piece_and_a_streaming_probe_has_no_more_time() -> None:
+    for known in (False, True):
+        target = Target()
+        long = target.start(stream=not known)
+        long.first_content(target.now)
+        target.passes(100.0)
+        long.end(Verdict.SUCCESS, target.now)
+        target.half_open()
+        target.start(stream=known)
+        target.passes(30.0)
+        assert target.state is OPEN
+
+
+def test_a_probe_has_never_more_time_than_its_answer() -> None:
+    target = Target()
+    target.breaker.reconfigure(target.breaker.settings, first_byte=30.0, answer=120.0)
+    long = target.start()
+    target.passes(100.0)
+    long.end(Verdict.SUCCESS, target.now)
+    target.half_open()
+    target.start()
+    target.passes(119.9)
+    assert target.state is HALF_OPEN
+    target.passes(0.1)
+    assert target.state is OPEN
+
+
+def test_long_answers_are_forgotten_after_an_hour() -> None:
+    target = Target()
+    for seconds in (200.0, 100.0):
+        long = target.start()
+        target.passes(seconds)
+        long.end(Verdict.SUCCESS, target.now)
+    target.passes(3500.1)
+    target.half_open()
+    target.start()
+    target.passes(30.0)
+    assert target.state is OPEN
+
+
+def test_a_provider_whose_answers_are_always_slower_than_the_first_byte_limit_comes_back() -> None:
+    target = Target()
+    target.half_open()
+    probes = [target.start() for _ in range(3)]
+    target.passes(45.0)
+    assert target.state is OPEN
+    for probe in probes:
+        probe.end(Verdict.SUCCESS, target.now)
+    target.passes(target.breaker.retry_after(target.now))
+    again = [target.start() for _ in range(3)]
+    target.passes(45.0)
+    for probe in again:
+        probe.end(Verdict.SUCCESS, target.now)
+    assert target.state is CLOSED
+
+
 def test_waiting_for_a_permit_does_not_use_a_probes_time_up() -> None:
     target = Target()
     target.half_open()

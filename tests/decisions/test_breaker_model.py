@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.verdict import Verdict
-from tests.decisions.breaker_model import HALF_OPEN, OPEN, Call, Pair
+from tests.decisions.breaker_model import ANSWER, HALF_OPEN, OPEN, Call
+from tests.decisions.breaker_pair import Pair
 
 QUARTERS = st.integers(1, 40).map(lambda quarters: quarters / 4)
 VERDICTS = st.sampled_from(list(Verdict))
@@ -109,7 +110,7 @@ class Breakers(RuleBasedStateMachine):
         for call in pair.model.leases():
             if call.started_at is None:
                 pair.end(call, Verdict.NOT_RECORDED)
-        pair.wait(pair.model.first_byte)
+        pair.wait(ANSWER)
         if pair.model.state is OPEN:
             pair.wait(pair.model.open_until - pair.now)
         assert pair.acquire(stream=True, queue=0.0) is not None

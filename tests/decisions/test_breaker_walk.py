@@ -12,7 +12,8 @@ import pytest
 
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.verdict import Verdict
-from tests.decisions.breaker_model import CLOSED, HALF_OPEN, OPEN, Call, Pair
+from tests.decisions.breaker_model import ANSWER, CLOSED, HALF_OPEN, OPEN, Call
+from tests.decisions.breaker_pair import Pair
 
 STEPS = 50_000
 QUEUE = 5.0
@@ -144,14 +145,14 @@ class Walk:
         self.calls = [call for call in self.calls if not call.ended]
 
     def lives(self) -> None:
-        """Breaker live: half-open with all its leases out lasts no longer than a wait and a first byte."""
+        """Breaker live: half-open with all its leases out lasts no longer than a wait and an answer."""
         pair = self.pair
         if pair.model.state is not HALF_OPEN or pair.model.free():
             self.blocked_since = None
         elif self.blocked_since is None:
             self.blocked_since = pair.now
         else:
-            assert pair.now - self.blocked_since <= QUEUE + max(FIRST_BYTES) + max(WAITS)
+            assert pair.now - self.blocked_since <= QUEUE + ANSWER + max(WAITS)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -66,8 +66,8 @@ def test_only_a_lease_on_the_wire_can_be_overdue() -> None:
     probes = Probes()
     a_lease(probes)
     late = a_lease(probes, started_at=100.0)
-    assert probes.overdue(129.9, 30.0) is None
-    assert probes.overdue(130.0, 30.0) is late
+    assert probes.overdue(129.9, first_byte=30.0, answer=600.0) is None
+    assert probes.overdue(130.0, first_byte=30.0, answer=600.0) is late
 
 
 def test_the_next_half_open_time_begins_anew() -> None:

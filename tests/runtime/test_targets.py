@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.decisions.breaker import Breaker
+from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Permit, Waiter
+from proxy.decisions.verdict import Verdict
 from proxy.outcome import Reason
 from proxy.runtime.models import MOST_INVENTED_MODELS
 from tests.runtime.shop import Shop, breaker_of, targets
@@ -79,3 +80,31 @@ async def test_a_providers_breaker_releases_the_lines_of_an_earlier_policy_too(s
     shop.trip(breaker_of(shop, "*"))
     assert waiter.refusal is not None
     assert waiter.refusal.reason is Reason.BREAKER_OPEN
+
+
+TIERS = """\
+    timeouts: {first_byte: 1s, answer: 4s}
+routes:
+  - {name: quick, match: {path: /a}, tiers: [{provider: alpha, answer: 2s}]}
+  - {name: patient, match: {path: /b}, tiers: [{provider: alpha, answer: 10s}]}
+  - {name: rest, match: {}, tiers: [{provider: alpha}]}
+"""
+
+
+async def test_the_most_patient_tier_says_how_long_a_probe_without_a_stream_may_take_at_most(shop: Shop) -> None:
+    shop.live(POLICY + TIERS)
+    breaker, clock = breaker_of(shop, "other"), shop.clock
+    long = breaker.acquire(clock.now(), stream=False)
+    assert long is not None
+    long.on_wire(clock.now())
+    clock.advance(9.0)
+    long.end(Verdict.SUCCESS, clock.now())
+    shop.trip(breaker)
+    clock.advance(breaker.retry_after(clock.now()))
+    probe = breaker.acquire(clock.now(), stream=False)
+    assert probe is not None
+    probe.on_wire(clock.now())
+    clock.advance(9.9)
+    assert breaker.statistics(clock.now()).probes_running == 1
+    clock.advance(0.1)
+    assert breaker.statistics(clock.now()).state is BreakerState.OPEN
