@@ -1,6 +1,8 @@
 """Cooldown: how long a breaker stays open (`semantics.md` §1).
 
-`first · 2ⁿ`, jittered, from `first` to `cap`, and longer where the provider told a longer Retry-After.
+`first · 2ⁿ` × a jitter of 1.0-1.2, from `first` to `cap`, and longer where the provider told a longer Retry-After. The
+bounds hold for the jittered time: at `cap` there is no jitter left, and instances that opened together probe together,
+each with a few calls.
 """
 
 from __future__ import annotations
