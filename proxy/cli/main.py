@@ -10,6 +10,7 @@ import click
 COMMANDS = {
     "run": "Run the proxy.",
     "check": "Check a policy, offline.",
+    "diff": "Say what a change of policy does to live state, offline.",
     "schema": "Print the policy's JSON Schema.",
     "demo": "Run the proxy against simulated providers, with traffic.",
     "sim": "Run the provider simulator alone.",

@@ -17,4 +17,5 @@
 | load | all of it in order: bytes → PolicySnapshot, or all problems |
 | secret_sources | values that the policy names: environment variables and files |
 | snapshot | PolicySnapshot: plain frozen values |
+| difference/ | two snapshots → what going from one to the other does to live state |
 """

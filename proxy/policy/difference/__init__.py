@@ -1,0 +1,15 @@
+"""What going from one policy to another does to live state, in words (`sponson diff`); pure, over two snapshots.
+
+| file | owns |
+|---|---|
+| change | what was found: values, effects and warnings, a section for each thing |
+| state | which decision cores a policy uses, by identity, and what becomes of them |
+| fields | the settings that are compared, how they are written, and when a change acts |
+| shares | limits: this instance's part of them, and what a change does to permits |
+| providers, keys, models | the sections of a provider and of what stands below it |
+| routes, tiers | the sections of routes |
+| requests | which requests go elsewhere, by examples |
+| compare | all of it: two snapshots → Difference |
+
+`state` says the same as `runtime/targets.py` and `runtime/assembly.py`: a test assembles policies and compares.
+"""

@@ -1,0 +1,157 @@
+"""Live state: the decision cores that a policy uses, by identity, and what a reload makes of them (`semantics.md` §7).
+
+The identities are those that `runtime/targets.py` and `runtime/assembly.py` ask kept state for; of models only those
+that the policy names, and `OTHER`. Models that callers invent get cores when they are asked for, by the same identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.decisions.deadline import answer_pace
+from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
+
+ANY_MODEL: Final = "*"
+OTHER: Final = "other"
+
+Identity = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """What becomes of every core: the new policy's, by whose they were before; those made anew; those put aside."""
+
+    origins: Mapping[Identity, Identity]
+    anew: frozenset[Identity]
+    aside: frozenset[Identity]
+
+    def kept(self, *begin: str) -> list[Identity]:
+        """The cores whose identity in the new policy begins so and that go on, renamed ones too."""
+        return [identity for identity in self.origins if identity[: len(begin)] == begin]
+
+    def begun(self, *begin: str) -> list[Identity]:
+        """The cores whose identity begins so and that are made anew."""
+        return sorted(identity for identity in self.anew if identity[: len(begin)] == begin)
+
+    def left(self, *begin: str) -> list[Identity]:
+        """The cores whose identity in the old policy begins so and that nothing uses any more."""
+        return sorted(identity for identity in self.aside if identity[: len(begin)] == begin)
+
+
+def fates(old: PolicySnapshot, new: PolicySnapshot) -> Fates:
+    """Returns what becomes of the old policy's cores when the new one goes live."""
+    before = {identity for identity, _ in cores(old)}
+    origins: dict[Identity, Identity] = {}
+    asked: set[Identity] = set()
+    for identity, earlier in cores(new):
+        if identity in asked:
+            continue
+        found = [one for one in (identity, *earlier) if one in before]
+        if found and (found[0] == identity or found[0] not in asked):
+            origins[identity] = found[0]
+        asked.add(identity)
+    return Fates(
+        origins=origins,
+        anew=frozenset(asked - set(origins)),
+        aside=frozenset(before - set(origins.values())),
+    )
+
+
+def renamings(
+    old: Sequence[ProviderSnapshot | RouteSnapshot], new: Sequence[ProviderSnapshot | RouteSnapshot]
+) -> dict[str, str]:
+    """Returns old name → new name of what the new policy renames; `was` counts only where the name is new."""
+    known = {one.name for one in old}
+    return {one.was: one.name for one in new if one.was in known and one.name not in known}
+
+
+def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, tuple[Identity, ...]]]:
+    """Yields (identity, those it may have had before the renamings that the policy tells of) of all that it uses."""
+    yield ("bodies",), ()
+    if policy.concurrency is not None:
+        yield ("process",), ()
+    for provider in policy.providers:
+        earlier = provider.was or provider.name
+        for identity in (*_own(provider), *_targets(policy, provider)):
+            yield identity, ((identity[0], earlier, *identity[2:]),)
+        yield from _keys(provider)
+        for route, _ in asking(policy, provider.name):
+            yield ("budget", route.name, provider.name), (("budget", route.was or route.name, earlier),)
+        yield ("budget", provider.name, provider.name), (("budget", provider.name, earlier),)
+
+
+def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, tuple[Identity, ...]]]:
+    name, earlier = provider.name, provider.was or provider.name
+    for key in provider.keys:
+        was = key.was or key.id
+        yield ("credential", name, key.id), (("credential", name, was), ("credential", earlier, was))
+        if key.concurrency is not None:
+            yield ("key", name, key.id), (("key", earlier, key.id),)
+
+
+def _own(provider: ProviderSnapshot) -> Iterator[Identity]:
+    """The cores that a provider has once."""
+    yield "connections", provider.name
+    yield "room", provider.name
+    yield "pool", provider.name, address(provider)
+    if provider.concurrency is not None:
+        yield "provider", provider.name
+    if provider.keys:
+        yield "ring", provider.name
+
+
+def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[Identity]:
+    """The cores of a provider's targets: one a model, or one a breaker scope."""
+    name, where = provider.name, address(provider)
+    asked = list(asking(policy, name))
+    everywhere = provider.observe or policy.observe
+    somewhere = everywhere or any(route.observe for route, _ in asked)
+    limits = dict(provider.models)
+    kind = ("keys",) if provider.keys else ()
+    if somewhere:
+        yield "tally", name
+    for model in (*named_models(policy, name), OTHER):
+        yield "line", name, model, *kind
+        if somewhere and not everywhere:
+            yield "line", name, model, "observing", *kind
+        if limits.get(model) is not None:
+            yield "model", name, model
+        if follows_answers(policy, provider):
+            yield "pace", name, where, model
+        if provider.breaker is not None:
+            scope = ANY_MODEL if provider.breaker.per_provider else model
+            yield "breaker", name, where, scope
+            if somewhere:
+                yield "tally", name, where, scope
+
+
+def address(provider: ProviderSnapshot) -> str:
+    """Returns where a provider listens; the identity of its pool, and part of its breakers'."""
+    host = f"[{provider.host}]" if ":" in provider.host else provider.host
+    return f"{provider.scheme}://{host}:{provider.port}"
+
+
+def asking(policy: PolicySnapshot, provider: str) -> Iterator[tuple[RouteSnapshot, ProviderTier]]:
+    """Yields the tiers that ask this provider, each with its route."""
+    for route in policy.routes or ():
+        for tier in route.tiers:
+            if isinstance(tier, ProviderTier) and tier.provider == provider:
+                yield route, tier
+
+
+def named_models(policy: PolicySnapshot, provider: str) -> tuple[str, ...]:
+    """Returns the models of a provider that the policy names: with limits, or in tiers."""
+    limits = [model for one in policy.providers if one.name == provider for model, _ in one.models]
+    tiers = [tier.model for _, tier in asking(policy, provider) if tier.model is not None]
+    return tuple(dict.fromkeys([*limits, *tiers]))
+
+
+def follows_answers(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
+    """Whether an answer limit of this provider follows the times that are measured (`answer: {p95}`)."""
+    timeouts = provider.timeouts
+    return timeouts.answer_pace is not None or any(
+        answer_pace(timeouts, answer=tier.answer_seconds, pace=tier.answer_pace) is not None
+        for _, tier in asking(policy, provider.name)
+    )

@@ -1,0 +1,129 @@
+"""Policies for the tests of differences: random ones, and pairs that differ in one thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from proxy.policy.difference.change import Difference, Section
+from proxy.policy.difference.compare import differences
+from proxy.policy.difference.shares import Reload
+from proxy.policy.difference.state import fates
+from tests.policy.samples import load
+
+PROVIDERS = ("alpha", "beta", "gamma")
+ROUTES = ("chat", "rest", "alpha")
+OLD_ROUTES = ("chat", "rest")
+"""A route that was called like a provider shares its retry budget with `/<provider>/`: who keeps it is left open."""
+KEYS = ("k1", "k2", "k3")
+MODELS = ("large", "small")
+SECRETS = {f"KEY_{number}": f"secret {number}" for number in range(3)}
+LIMITS = st.sampled_from([None, 0, 3, 7])
+
+
+def written(policy: Mapping[str, Any]) -> str:
+    """The policy as a text that is YAML too."""
+    return json.dumps(policy)
+
+
+def reload_of(old: str, new: str) -> Reload:
+    """The step between two policies."""
+    before, after = load(old), load(new)
+    return Reload(old=before, new=after, fates=fates(before, after))
+
+
+def difference(old: str, new: str) -> Difference:
+    """What is said of two policies."""
+    return differences(load(old), load(new))
+
+
+def section(found: Difference, subject: str) -> Section:
+    """The section of a thing, as `provider alpha`."""
+    (one,) = [section for section in found.sections if section.subject == subject]
+    return one
+
+
+def says(one: Section) -> dict[str, tuple[str, str]]:
+    """The values of a section: name → old and new."""
+    return {value.name: (value.old, value.new) for value in one.values}
+
+
+def told(one: Section) -> str:
+    """The sentences of a section."""
+    return "\n".join([*one.effects, *one.warnings])
+
+
+def _some(draw: st.DrawFn, **options: st.SearchStrategy[Any]) -> dict[str, Any]:
+    drawn = {name: draw(option) for name, option in options.items()}
+    return {name: value for name, value in drawn.items() if value is not None}
+
+
+def _was(draw: st.DrawFn, names: list[str], everything: tuple[str, ...]) -> dict[str, str]:
+    """Which names were others before: an old name is nobody's name now, and only once an old name."""
+    gone = [name for name in everything if name not in names]
+    return {name: old for name, old in zip(draw(st.permutations(names)), gone, strict=False) if draw(st.booleans())}
+
+
+@st.composite
+def _keys(draw: st.DrawFn) -> list[dict[str, Any]]:
+    names = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=2))
+    was = _was(draw, names, KEYS)
+    return [
+        {"id": name, "env": f"KEY_{KEYS.index(name)}"}
+        | ({"was": was[name]} if name in was else {})
+        | _some(draw, concurrency=LIMITS)
+        for name in names
+    ]
+
+
+@st.composite
+def _provider(draw: st.DrawFn) -> dict[str, Any]:
+    models = draw(st.lists(st.sampled_from(MODELS), unique=True, max_size=2))
+    port, path = draw(st.sampled_from([9, 10])), draw(st.sampled_from(["", "/v1"]))
+    breaker = st.sampled_from([None, "off", {"scope": "provider"}, {"consecutive": 4}])
+    timeouts = st.sampled_from([None, {"answer": {"p95": 1.5}}, {"connect": "1s"}])
+    return {
+        "base_url": f"http://127.0.0.1:{port}{path}",
+        "keys": draw(_keys()),
+        "limits": _some(draw, concurrency=LIMITS),
+        "models": {model: {"limits": _some(draw, concurrency=LIMITS)} for model in models},
+        **_some(draw, breaker=breaker, timeouts=timeouts, mode=st.sampled_from([None, "observe"])),
+    }
+
+
+@st.composite
+def _route(draw: st.DrawFn, providers: list[str]) -> dict[str, Any]:
+    tiers = [
+        {"provider": name}
+        | _some(draw, model=st.sampled_from([None, "large", "huge"]), answer=st.sampled_from([None, {"p95": 2}, "9s"]))
+        for name in draw(st.lists(st.sampled_from(providers), min_size=1, max_size=3))
+    ]
+    match = _some(
+        draw,
+        path=st.sampled_from([None, "/v1/*", ["/v1/chat/completions", "/v1/x*"], "*"]),
+        model=st.sampled_from([None, "gpt-*", ["*-mini", "o?"], "[!g]*"]),
+        header=st.sampled_from([None, {"x-task": "research"}]),
+    )
+    return {"match": match, "tiers": tiers, **_some(draw, mode=st.sampled_from([None, "observe"]))}
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> dict[str, Any]:
+    """Any policy of up to three providers and routes, whose names overlap with those of others."""
+    names = draw(st.lists(st.sampled_from(PROVIDERS), unique=True, min_size=1, max_size=3))
+    was = _was(draw, names, PROVIDERS)
+    providers = {name: draw(_provider()) | ({"was": was[name]} if name in was else {}) for name in names}
+    policy: dict[str, Any] = {"version": 1, "providers": providers, "limits": _some(draw, concurrency=LIMITS)}
+    if draw(st.booleans()):
+        routes = draw(st.lists(st.sampled_from(ROUTES), unique=True, max_size=3))
+        earlier = _was(draw, routes, OLD_ROUTES)
+        policy["routes"] = [
+            {"name": name, **draw(_route(names))} | ({"was": earlier[name]} if name in earlier else {})
+            for name in routes
+        ]
+    if draw(st.booleans()):
+        policy["mode"] = draw(st.sampled_from(["enforce", "observe"]))
+    return policy
