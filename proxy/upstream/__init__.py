@@ -4,7 +4,8 @@
 |---|---|
 | transport | the terminal stage: one attempt on the wire; the table of what may go wrong on it |
 | call | one attempt's state: its connection, its watch, its answer |
-| relay | passing the answer on: hold-back, pieces, visible breaks |
+| whole | passing an answer on that has come whole |
+| relay | passing every other answer on: hold-back, pieces, visible breaks |
 | keep | failing answers, held back whole |
 | meter | looking at copies: usage, errors and first content |
 | headers | request and answer headers: what is forwarded, what is added |

@@ -8,7 +8,7 @@ from proxy.body import Body
 from proxy.clock import Clock
 from proxy.exchange import Attempt, CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
-from proxy.request import BodyTooLarge
+from proxy.request import BodyTooLarge, Fields
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
@@ -17,10 +17,13 @@ from proxy.upstream.relay import Relay
 from proxy.upstream.shortage import cure_of
 from proxy.upstream.upload import UploadPump
 from proxy.upstream.watch import Watch
+from proxy.upstream.whole import relay_whole
 from proxy.upstream.wire import AnswerHead, UpstreamConnection
 
 BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 STALE_STATUS: Final = 408
+PLAIN: Final = frozenset({200, 201, 202, 203})
+"""Good statuses whose answers have bodies."""
 
 
 class Call:
@@ -59,18 +62,23 @@ class Call:
         self._pump: UploadPump | None = None
         self._answer_headers = answer_headers
 
-    async def connect(self) -> None:
-        """Takes an idle connection or dials, within the connect limit and the deadline. Raises what prevented it."""
+    def reuse(self) -> UpstreamConnection | None:
+        """Takes an idle connection; None when there is none."""
         now = self.clock.now()
-        pool, attempt = self._pool, self.attempt
-        attempt.address = (pool.address.host, pool.address.port)
-        if self.exchange.progress is not None:
-            self.exchange.progress.on_wire(now)
-        self.connection = pool.take(now)
-        if self.connection is not None:
+        pool, attempt, progress = self._pool, self.attempt, self.exchange.progress
+        attempt.address = pool.peer
+        if progress is not None:
+            progress.on_wire(now)
+        connection = self.connection = pool.take(now)
+        if connection is not None:
             attempt.reused = True
             attempt.connected_at = now
-            return
+        return connection
+
+    async def dial(self) -> UpstreamConnection:
+        """Opens a connection within the connect limit and the deadline. Raises what prevented it."""
+        pool, attempt = self._pool, self.attempt
+        now = self.clock.now()
         due = min(now + attempt.limits.connect, self.exchange.deadline_at)
         if due <= now:
             self.late = True
@@ -83,20 +91,21 @@ class Call:
                 raise
             self.connection = await redial(pool.dialer, attempt, lambda: due - self.clock.now())
         attempt.connected_at = self.clock.now()
+        return self.connection
 
-    def send(self, headers: HeaderPlan) -> None:
+    def send(self, connection: UpstreamConnection, headers: HeaderPlan) -> None:
         """Writes head and body, or the head alone and starts to pass the body on; the answer's limit runs from here.
 
         Where the connection is lost already nothing is written, and the next read says why.
         """
-        connection, exchange = self.connection, self.exchange
-        assert connection is not None
+        self._guard(connection)
         if connection.transport is None or connection.transport.is_closing():
             return
+        exchange = self.exchange
         request, payload = exchange.request, exchange.payload
         connection.expect(body=request.method != "HEAD")
         if payload is None:
-            self._send_upload(headers)
+            self._send_upload(connection, headers)
             return
         bare = not payload and (request.method in BODILESS or "content-length" not in request.fields)
         head = headers.request_head(exchange, -1 if bare else len(payload))
@@ -105,36 +114,43 @@ class Call:
         if not exchange.replayable:
             exchange.forget_body()
 
-    async def read_head(self) -> None:
-        """Reads the head of the final answer, within the first-byte or the answer limit. Raises what prevented it."""
-        connection, limits = self.connection, self.attempt.limits
-        assert connection is not None
-        now = self.attempt.connected_at
-        watch = connection.watch
-        if watch is None:
-            watch = connection.watch = Watch(self.clock)
-        self.watch = watch
-        watch.guard(self._expired)
-        if self.exchange.facts.stream:
-            watch.arm(now + limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT, deadline_at=self.exchange.deadline_at)
-        else:
-            watch.arm(now + limits.answer, OutcomeKind.ANSWER_TIMEOUT, deadline_at=self.exchange.deadline_at)
-        message, payload = await connection.head()
-        while message.code < 200 and message.code != 101:
-            message, payload = await connection.head()
+    def took(self, head: tuple[AnswerHead, Body]) -> bool:
+        """Takes the head of an answer; False when it is an interim one: the final one is still to come."""
+        message, payload = head
+        code = message.code
+        if code < 200 and code != 101:
+            return False
         self.message, self.payload = message, payload
         self.attempt.head_at = self.clock.now()
-        self.attempt.status = message.code
+        self.attempt.status = code
+        return True
+
+    def whole(self) -> Outcome | None:
+        """Relays a good answer that is here already, and plain to read; None: `answer` has to see to it."""
+        message, payload = self.message, self.payload
+        if not payload.is_eof() or message.code not in PLAIN or self._pump is not None:
+            return None
+        fields, exchange = message.headers, self.exchange
+        kind = fields.get("content-type", "")
+        if kind.startswith("text/") or exchange.request.method == "HEAD":
+            return None
+        if "content-encoding" in fields or not _framing_is_clear(fields):
+            return None
+        headers = self._answer_headers.forward(message.raw_headers, fields)
+        operation = exchange.operation if "json" in kind else None
+        outcome = relay_whole(self, headers, operation, payload.taken(), now=self.attempt.head_at)
+        self.reusable = not message.should_close
+        return outcome
 
     async def answer(self) -> Outcome:
         """Relays the answer, or keeps it when it is a failing one. Raises what broke it."""
         message = self.message
-        if message.code == 101 or not _framing_is_clear(message):
+        if message.code == 101 or not _framing_is_clear(message.headers):
             return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="the answer's framing is ambiguous")
         if message.code == STALE_STATUS and self.attempt.reused:
             # It was closing while the request was on its way: a server that has read a request answers that one.
             return Outcome(OutcomeKind.DISCONNECTED, detail="a 408 on a reused connection")
-        headers = self._answer_headers.forward(message.raw_headers, message.headers.get("connection"))
+        headers = self._answer_headers.forward(message.raw_headers, message.headers)
         relay = Relay(self, headers)
         if kind_of_status(message.code) in KEPT_KINDS or (message.code >= 400 and hint(message.headers)):
             outcome = await relay.failing()
@@ -197,10 +213,22 @@ class Call:
             if self.exchange.progress is not None:
                 self.exchange.progress.first_content(now)
 
-    def _send_upload(self, headers: HeaderPlan) -> None:
-        request, connection = self.exchange.request, self.connection
+    def _guard(self, connection: UpstreamConnection) -> None:
+        """Watches the time to the head: the first-byte limit of a stream, else the answer limit, and the deadline."""
+        now, limits, deadline_at = self.attempt.connected_at, self.attempt.limits, self.exchange.deadline_at
+        watch = connection.watch
+        if watch is None:
+            watch = connection.watch = Watch(self.clock)
+        self.watch = watch
+        watch.guard(self._expired)
+        if self.exchange.facts.stream:
+            watch.arm(now + limits.first_byte, OutcomeKind.FIRST_BYTE_TIMEOUT, deadline_at=deadline_at)
+        else:
+            watch.arm(now + limits.answer, OutcomeKind.ANSWER_TIMEOUT, deadline_at=deadline_at)
+
+    def _send_upload(self, connection: UpstreamConnection, headers: HeaderPlan) -> None:
+        request = self.exchange.request
         assert request.upload is not None
-        assert connection is not None
         head = headers.request_head(self.exchange, request.upload.length)
         connection.write(head, b"")
         self.attempt.sent_bytes = len(head)
@@ -237,8 +265,8 @@ def _why(error: BaseException) -> str:
     return str(reason).lower() if reason else type(error).__name__
 
 
-def _framing_is_clear(message: AnswerHead) -> bool:
-    coding = message.headers.get("transfer-encoding")
+def _framing_is_clear(fields: Fields) -> bool:
+    coding = fields.get("transfer-encoding")
     if coding is None:
         return True
-    return coding.strip().lower() == "chunked" and "transfer-encoding" not in message.headers.repeated
+    return coding.strip().lower() == "chunked" and "transfer-encoding" not in fields.repeated

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proxy.exchange import Exchange
-from proxy.request import RawHeaders
+from proxy.request import Fields, RawHeaders
 from proxy.trace_context import traceparent_of
 
 KEEP: Final = 0
@@ -34,6 +34,10 @@ _MEMO_VALUE: Final = 256
 _UNTOUCHABLE: Final = _CREDENTIALS | _OURS
 _SEPARATOR: Final = b": "
 _END: Final = b"\r\n"
+_CONNECTION: Final = b"connection"
+_PLAIN: Final = frozenset({b"keep-alive", b"close"})
+"""Options that name no field; nothing else is so common."""
+_PLAIN_TEXT: Final = frozenset(option.decode() for option in _PLAIN)
 _ACCEPT_ENCODING: Final = b"accept-encoding"
 TRACEPARENT: Final = b"traceparent: "
 
@@ -65,7 +69,7 @@ class HeaderPlan:
         propagate_trace: bool,
     ) -> None:
         added = tuple(added)
-        self._host = host.encode("ascii")
+        self._host = host.encode("ascii") + _END
         self._added = b"".join(name + _SEPARATOR + value + _END for name, value in added)
         self._added_unpacked = (
             b"".join(name + _SEPARATOR + value + _END for name, value in added if name.lower() != _ACCEPT_ENCODING)
@@ -84,14 +88,14 @@ class HeaderPlan:
         parts = [
             f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
             self._host,
-            _END,
         ]
         if exchange.hides_usage:
             # A packed answer could not be looked through.
-            self._forward(parts, exchange, [field for field in request.headers if field[0].lower() != _ACCEPT_ENCODING])
+            headers = [field for field in request.headers if field[0].lower() != _ACCEPT_ENCODING]
+            parts += self._forwarded(headers, exchange.first_target)
             parts.append(self._added_unpacked)
         else:
-            self._forward(parts, exchange, request.headers)
+            parts += self._forwarded(request.headers, exchange.first_target)
             parts.append(self._added)
         credential = exchange.credential
         if credential is not None and credential.header is not None:
@@ -107,21 +111,32 @@ class HeaderPlan:
             parts.append(_END)
         return b"".join(parts)
 
-    def _forward(self, parts: list[bytes], exchange: Exchange, headers: RawHeaders) -> None:
-        first = exchange.first_target
-        named = connection_names(headers, exchange.request.fields.get("connection"))
-        if named:
-            named -= self._credentials
-            headers = [field for field in headers if field[0].lower() not in named]
-        lines = self._lines[first]
+    def _forwarded(self, headers: RawHeaders, first: bool) -> list[bytes]:
+        lines = []
+        known = self._lines[first].get
         for field in headers:
-            line = lines.get(field)
-            parts.append(self._line(field, first) if line is None else line)
+            line = known(field)
+            if line is None:
+                line = self._line(field, first)
+                if line is None:
+                    return self._unnamed(headers, first)
+            lines.append(line)
+        return lines
 
-    def _line(self, field: tuple[bytes, bytes], first: bool) -> bytes:
-        """Returns a caller's field as a line, b"" when it does not go on; remembers it: callers repeat themselves."""
+    def _unnamed(self, headers: RawHeaders, first: bool) -> list[bytes]:
+        """The same, where `Connection` names fields that end here, but for credentials: those are ours to judge."""
+        named = connection_names(headers) - self._credentials
+        return [self._line(field, first) or b"" for field in headers if field[0].lower() not in named]
+
+    def _line(self, field: tuple[bytes, bytes], first: bool) -> bytes | None:
+        """Returns a caller's field as a line, b"" when it does not go on; remembers it: callers repeat themselves.
+
+        None, and nothing to remember, for a `Connection` that names other fields.
+        """
         name, value = field
         action = self._judge(name)
+        if action == DROP and name.lower() == _CONNECTION and value.strip().lower() not in _PLAIN:
+            return None
         passes = action == KEEP or (
             first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential))
         )
@@ -151,27 +166,9 @@ class HeaderPlan:
             parts += (b"tracestate: ", trace.tracestate.encode("utf-8", "surrogateescape"), _END)
 
 
-def connection_names(headers: RawHeaders, connection: str | None) -> frozenset[bytes]:
+def connection_names(headers: RawHeaders) -> frozenset[bytes]:
     """Returns the fields that `Connection` lines name, but those whose loss would break credentials or framing."""
-    if connection is None or (connection.lower() in _PLAIN and _single(headers)):
-        return _NONE
-    return _named(headers)
-
-
-_NONE: Final[frozenset[bytes]] = frozenset()
-_PLAIN: Final = frozenset({"keep-alive", "close"})
-
-
-def _single(headers: RawHeaders) -> bool:
-    count = 0
-    for name, _ in headers:
-        if len(name) == 10 and name.lower() == b"connection":
-            count += 1
-    return count < 2
-
-
-def _named(headers: RawHeaders) -> frozenset[bytes]:
-    lines = (value for name, value in headers if name.lower() == b"connection")
+    lines = (value for name, value in headers if name.lower() == _CONNECTION)
     return frozenset(token.strip().lower() for line in lines for token in line.split(b",")) - _UNTOUCHABLE
 
 
@@ -183,19 +180,21 @@ class AnswerHeaders:
     def __init__(self) -> None:
         self._memo: dict[bytes, bool] = {}
 
-    def forward(self, headers: RawHeaders, connection: str | None) -> list[tuple[bytes, bytes]]:
-        """Returns the end-to-end fields, in order, as they came."""
-        named = connection_names(headers, connection) if connection is not None else _NONE
+    def forward(self, headers: RawHeaders, fields: Fields) -> list[tuple[bytes, bytes]]:
+        """Returns the end-to-end fields, in order, as they came. `fields` are the same."""
+        connection = fields.get("connection")
+        if connection is not None and not (connection.lower() in _PLAIN_TEXT and "connection" not in fields.repeated):
+            named = connection_names(headers)
+            headers = [field for field in headers if field[0].lower() not in named]
         memo = self._memo
-        kept = []
-        for field in headers:
-            name = field[0]
-            passes = memo.get(name)
-            if passes is None:
-                passes = self._judge(name)
-            if passes and not (named and name.lower() in named):
-                kept.append(field)
-        return kept
+        try:
+            return [field for field in headers if memo[field[0]]]
+        except KeyError:
+            return [field for field in headers if self._passes(field[0])]
+
+    def _passes(self, name: bytes) -> bool:
+        passes = self._memo.get(name)
+        return self._judge(name) if passes is None else passes
 
     def _judge(self, name: bytes) -> bool:
         low = name.lower()

@@ -17,6 +17,7 @@ class Pieces:
     """The body of one answer on its way, after its head was written."""
 
     __slots__ = (
+        "_begun",
         "_call",
         "_clock_now",
         "_deadline_at",
@@ -28,6 +29,7 @@ class Pieces:
         "_reply",
         "_signs",
         "_stream_end",
+        "_watch",
         "_write",
         "size",
     )
@@ -45,7 +47,9 @@ class Pieces:
         self._deadline_at = deadline_at
         self._stream_end = call.attempt.connected_at + limits.stream
         self._end = min(deadline_at, self._stream_end)
+        self._watch = call.watch
         self._signs = 0
+        self._begun = call.attempt.first_content_at > 0.0
         self.size = 0
 
     async def pass_on(self, held: list[bytes]) -> None:
@@ -75,18 +79,34 @@ class Pieces:
         self._feed(piece)
         self._write(piece)
         self.size += len(piece)
-        call, now = self._call, self._clock_now()
-        if not call.attempt.first_content_at:
-            if self._meter is None or self._meter.content:
-                call.content_came(now)
-                self._watch_from(now)
-            elif call.exchange.facts.stream:
+        if not self._begun:
+            return self._look_for_content()
+        meter = self._meter
+        if meter is not None:
+            signs = meter.signs
+            if signs == self._signs:
+                # Of events, only a whole one is a sign of life.
                 return not self._reply.paused
-        if self._lives():
-            if now + self._idle < self._end:
-                call.watch.due = now + self._idle
-            else:
-                self._watch_from(now)
+            self._signs = signs
+        now = self._clock_now()
+        due = now + self._idle
+        if due < self._end:
+            self._watch.due = due
+        else:
+            self._watch_from(now)
+        return not self._reply.paused
+
+    def _look_for_content(self) -> bool:
+        """Does the rest of that while no content has come."""
+        call, meter, now = self._call, self._meter, self._clock_now()
+        if meter is None or meter.content:
+            self._begun = True
+            call.content_came(now)
+            self._watch_from(now)
+        elif not call.exchange.facts.stream and meter.signs != self._signs:
+            self._watch_from(now)
+        if meter is not None:
+            self._signs = meter.signs
         return not self._reply.paused
 
     def _write_some(self, piece: bytes) -> None:
@@ -98,16 +118,9 @@ class Pieces:
         """A stream's first-byte time means first content: until then its limit goes on, head or no head."""
         return self._call.exchange.facts.stream and self._meter is not None and not self._meter.content
 
-    def _lives(self) -> bool:
-        """Whether this piece was a sign of life: of events, only a whole one is."""
-        if self._meter is None:
-            return True
-        signs, self._signs = self._signs, self._meter.signs
-        return signs != self._signs
-
     def _watch_from(self, now: float) -> None:
         """Watches the time until the next piece, and the whole stream's."""
-        watch, idle_due = self._call.watch, now + self._idle
+        watch, idle_due = self._watch, now + self._idle
         if self._stream_end < idle_due:
             watch.arm(self._stream_end, OutcomeKind.STREAM_TIMEOUT, deadline_at=self._deadline_at)
         else:
@@ -117,7 +130,7 @@ class Pieces:
         """Waits for a slow reader; the provider waits too, and the watch ends a reader that has stopped."""
         call = self._call
         call.stalled = True
-        call.watch.arm(self._clock_now() + self._idle, OutcomeKind.CLIENT_LEFT)
+        self._watch.arm(self._clock_now() + self._idle, OutcomeKind.CLIENT_LEFT)
         await self._reply.drain()
         call.stalled = False
         self._watch_from(self._clock_now())

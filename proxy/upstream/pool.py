@@ -14,10 +14,11 @@ LONGEST_USE = 10_000
 class Pool:
     """Connections that wait for their next request. Admission bounds them: a waiter here would be invisible."""
 
-    __slots__ = ("_closed", "_idle", "dialer", "dials", "idle_seconds", "reuses")
+    __slots__ = ("_closed", "_idle", "dialer", "dials", "idle_seconds", "peer", "reuses")
 
     def __init__(self, dialer: Dialer, *, idle_seconds: float) -> None:
         self.dialer = dialer
+        self.peer = (dialer.address.host, dialer.address.port)
         self.idle_seconds = idle_seconds
         self._idle: deque[UpstreamConnection] = deque()
         self._closed = False

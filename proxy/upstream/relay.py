@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.body import Body
 from proxy.dialects.base import Operation
-from proxy.dialects.errors import AnswerError
 from proxy.dialects.injection import UsageFilter
 from proxy.dialects.stream import StreamScanner
 from proxy.exchange import ReaderGone
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.keep import judge, read_bounded
-from proxy.upstream.meter import BodyMeter, Meter, PackedEvents, look
+from proxy.upstream.meter import BodyMeter, Meter, PackedEvents
 from proxy.upstream.pieces import Pieces
+from proxy.upstream.whole import error_inside, kept, relay_whole
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call
@@ -77,21 +77,17 @@ class Relay:
                     return self._whole(b"".join(self.held))
         return await self._pieces()
 
-    def start(self, *, body: bytes | None = None) -> None:
+    def start(self) -> None:
         """Commits: from here on the answer cannot be replaced."""
         call = self._call
         message = call.message
         call.exchange.facts.first_byte_at = call.clock.now()
-        length = len(body) if body is not None else _length(message.headers.get("content-length"))
-        if self.hides is not None:
-            length = None
-        call.exchange.reply.start(message.code, message.phrase, self.headers, length=length, body=body)
+        length = _length(message.headers.get("content-length")) if self.hides is None else None
+        call.exchange.reply.start(message.code, message.phrase, self.headers, length=length)
 
     def kept(self, body: bytes) -> KeptAnswer:
         """Returns the answer as something to relay later."""
-        message = self._call.message
-        headers = tuple(self.headers)
-        return KeptAnswer(status=message.code, phrase=message.phrase, headers=headers, body=body, events=self.events)
+        return kept(self._call.message, self.headers, body, events=self.events)
 
     async def failing(self) -> Outcome:
         """Keeps a failing answer; one too large or too slow to keep is passed on, unless it could be replaced."""
@@ -128,17 +124,8 @@ class Relay:
         return self._ended()
 
     def _whole(self, body: bytes) -> Outcome:
-        """The whole body is here: one look, one write."""
-        call, attempt = self._call, self._call.attempt
-        attempt.answer_bytes = len(body)
-        self.meter = None
-        if self.operation is not None:
-            attempt.usage, error = look(self.operation, body, packed=self._packed)
-            if error is not None:
-                return self._error_inside(error, body)
-        call.content_came(attempt.head_at)
-        self.start(body=body)
-        return self._ended()
+        call = self._call
+        return relay_whole(call, self.headers, self.operation, body, now=call.clock.now(), packed=self._packed)
 
     async def _hold(self) -> Outcome | None:
         """Holds the beginning back while it could still be replaced; None when it is to be passed on."""
@@ -161,18 +148,10 @@ class Relay:
             meter.finish()
         if self.events and meter.error is not None and not meter.content:
             rest, _ = await read_bounded(self.payload)
-            return self._error_inside(meter.error, self._last_of(b"".join((*self.held, rest))))
+            return error_inside(meter.error, self.kept(self._last_of(b"".join((*self.held, rest)))))
         if meter.content:
             call.content_came(call.clock.now())
         return None
-
-    def _error_inside(self, error: AnswerError, body: bytes) -> Outcome:
-        """A 2xx that carries an error instead of content: replaceable, and no success."""
-        status = error.status
-        kind = kind_of_status(status)
-        if kind is not OutcomeKind.RATE_LIMITED:
-            kind = OutcomeKind.ERROR_IN_ANSWER
-        return Outcome(kind, status=status, answer=self.kept(body), detail=error.code)
 
     async def _pieces(self) -> Outcome:
         """Passes pieces on as they come."""

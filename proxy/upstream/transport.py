@@ -55,15 +55,21 @@ class Transport:
         """Makes one upstream call; returns once its last byte has been relayed, or it has failed."""
         call = Call(exchange, self._pool, self._answer_headers, self._clock)
         try:
+            connection = call.reuse()
+            if connection is None:
+                try:
+                    connection = await call.dial()
+                except _DIAL_EXPECTED as error:
+                    return call.not_connected(_kind(DIAL_ERRORS, error), error)
+            call.send(connection, self._headers)
             try:
-                await call.connect()
-            except _DIAL_EXPECTED as error:
-                return call.not_connected(_kind(DIAL_ERRORS, error), error)
-            call.send(self._headers)
-            try:
-                await call.read_head()
+                while not call.took(await connection.head()):
+                    pass
             except _EXPECTED as error:
                 return call.no_head(_kind(HEAD_ERRORS, error), error)
+            outcome = call.whole()
+            if outcome is not None:
+                return outcome
             try:
                 return await call.answer()
             except _EXPECTED as error:
