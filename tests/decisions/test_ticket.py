@@ -23,6 +23,9 @@ class Recorder:
     def watch(self, ticket: Ticket) -> None:
         self.told.append(("watch", ticket.started_at))
 
+    def took(self, ticket: Ticket, now: float) -> None:
+        self.told.append(("took", now - ticket.started_at))
+
     def settle(self, ticket: Ticket, verdict: Verdict, now: float, *, retry_after: float | None) -> None:
         self.told.append((verdict.value, retry_after))
 
@@ -49,7 +52,7 @@ def test_it_starts_once(breaker: Recorder) -> None:
 def test_it_ends_once_and_time_is_taken_note_of_before(breaker: Recorder) -> None:
     ticket = Ticket(breaker, 1, probe=False, stream=False)
     ticket.end(Verdict.FAILURE, 1010.0, retry_after=7.0)
-    ticket.end(Verdict.SUCCESS, 1011.0)
+    ticket.end(Verdict.NEUTRAL, 1011.0)
     assert breaker.told == [("tick", 1010.0), ("failure", 7.0)]
 
 
@@ -70,12 +73,15 @@ def test_first_content_ends_nothing_else(breaker: Recorder, probe: bool, stream:
     assert ticket.content
 
 
-def test_a_probe_that_time_has_ended_is_not_judged_by_its_late_end(breaker: Recorder) -> None:
+@pytest.mark.parametrize(("verdict", "told"), [(Verdict.SUCCESS, [("took", 100.0)]), (Verdict.FAILURE, [])])
+def test_a_probe_that_time_has_ended_is_not_judged_by_its_late_end(
+    breaker: Recorder, verdict: Verdict, told: list[tuple[str, object]]
+) -> None:
     ticket = Ticket(breaker, 1, probe=True, stream=False)
     ticket.on_wire(1000.0)
     breaker.overdue = ticket
-    ticket.end(Verdict.SUCCESS, 1100.0)
-    assert breaker.told == [("tick", 1100.0)]
+    ticket.end(verdict, 1100.0)
+    assert breaker.told == [("tick", 1100.0), *told]
     assert repr(ticket) == "<Ticket probe of generation 1 ended>"
 
 
