@@ -24,7 +24,7 @@ PLAIN_WIDTH = 110
 INDENT = " " * 4
 COLOURS = {Sign.ADDED: "green", Sign.REMOVED: "red", Sign.CHANGED: "cyan"}
 LEGEND = {
-    When.DECISION: "what runs and waits at the reload is held to the new value too",
+    When.DECISION: "the new value counts for calls that run or wait already, too",
     When.REQUEST: "requests that began before the reload end by the old value",
 }
 AGAIN = "What is new or begins anew goes on where it was, if the running process has had it within the last 10 minutes."

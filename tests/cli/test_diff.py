@@ -49,7 +49,7 @@ def test_differences_stand_in_columns_with_what_they_do_below(tmp_path: Path) ->
         "    - kept: breakers, permits of its limit, permits of its connections, queue places, keys, connections",
         "",
         "Unchanged: 1 key.",
-        "next decision: what runs and waits at the reload is held to the new value too.",
+        "next decision: the new value counts for calls that run or wait already, too.",
         "new requests: requests that began before the reload end by the old value.",
     ]
 

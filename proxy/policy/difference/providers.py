@@ -70,6 +70,7 @@ class _Changes:
         old, new = self.old, self.new
         if old.name != new.name:
             findings.value("name", old.name, new.name, note=DECISION)
+            findings.effect("renamed: what is kept goes on under the new name")
         differ = compare(findings, PROVIDER, old, new)
         compare_values(findings, "headers", dict(old.headers), dict(new.headers))
         compare_values(findings, "query", dict(old.query), dict(new.query))
@@ -123,8 +124,10 @@ class _Changes:
 
     def _address(self, findings: Findings, differ: set[str]) -> None:
         if address(self.old) != address(self.new):
+            if self.old.breaker is not None and self.new.breaker is not None:
+                findings.effect("another address has breakers of its own: closed, also where one is open now")
             findings.effect(
-                "another address: new connections are dialled; calls that run end on their old ones, and idle ones "
+                "new connections are dialled; calls that run end on their old ones, and idle ones "
                 f"close within {seconds(self.old.connections.idle_seconds)}"
             )
         elif "base_url" in differ:

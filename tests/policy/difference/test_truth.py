@@ -120,6 +120,7 @@ async def test_another_address_has_new_breakers_and_connections_and_the_same_per
     sentence(
         ELSEWHERE, "provider alpha", "kept: permits of its limit, permits of its connections, queue places, keys\n"
     )
+    sentence(ELSEWHERE, "provider alpha", "another address has breakers of its own: closed, also where one is open now")
     sentence(ELSEWHERE, "provider alpha", "begin anew: breakers, connections\n")
     sentence(ELSEWHERE, "provider alpha", "put aside for 10 minutes, in case they come back: breakers, connections")
     shop.live(POLICY)
