@@ -6,7 +6,8 @@ never await, never do I/O and are told the time.
 
 | room | holds |
 |---|---|
-| exchange, request, body, link, outcome, stage, observer, plan, clock, tasks, ports, trace_context | the vocabulary |
+| exchange, outcome, stage, observer, plan, clock, tasks, ports, trace_context | the vocabulary |
+| request, fields, body, link | the vocabulary of the wire |
 | dialects/ | where model, stream, usage and errors stand in each wire format |
 | decisions/ | WHAT to do: pure, synchronous, told the time |
 | stages/ | DOING it: async shells, one concern a file |

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from proxy.request import RawHeaders, Request
+from proxy.request import Request
 
 if TYPE_CHECKING:
     from proxy.observer import ExchangeEvent
@@ -56,12 +56,12 @@ class Reply(Protocol):
         self,
         status: int,
         phrase: bytes,
-        headers: RawHeaders,
+        lines: bytes,
         *,
         length: int | None,
         body: bytes | None = None,
     ) -> None:
-        """Writes the head. `headers` are end-to-end fields without Content-Length; `length` is the body's or None.
+        """Writes the head. `lines` are end-to-end fields without Content-Length; `length` is the body's or None.
 
         With `body` the answer is complete, and is written at once.
         """
@@ -117,12 +117,14 @@ class PhaseLimits:
     stream: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A key chosen for an attempt: its id for people, its header for the wire. Never log `header`."""
+    """A key chosen for an attempt: its id for people, its header line for the wire. Never log `line`."""
 
-    key_id: str
-    header: tuple[bytes, bytes] | None
+    __slots__ = ("key_id", "line")
+
+    def __init__(self, *, key_id: str, header: tuple[bytes, bytes] | None) -> None:
+        self.key_id = key_id
+        self.line = b"%b: %b\r\n" % header if header is not None else b""
 
     def __repr__(self) -> str:
         return f"<Credential {self.key_id}>"

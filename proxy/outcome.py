@@ -169,12 +169,12 @@ LOCAL_REASON: Final[dict[OutcomeKind, Reason]] = {
 class KeptAnswer:
     """A provider's failing answer, held back: relayed as it came if nothing better comes.
 
-    `headers` are end-to-end fields only; `body` is whole (at most 64 KiB).
+    `lines` are its end-to-end fields; `body` is whole (at most 64 KiB).
     """
 
     status: int
     phrase: bytes
-    headers: tuple[tuple[bytes, bytes], ...]
+    lines: bytes
     body: bytes
     events: bool = False
     """True when `body` is the beginning of an event stream that failed before its first content."""

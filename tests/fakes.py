@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from proxy.exchange import Attempt, Exchange, Facts, PhaseLimits, ReaderGone
 from proxy.exchange import Reply as ReplyPort
+from proxy.fields import fields_of, pairs_of
 from proxy.outcome import Outcome, OutcomeKind
-from proxy.request import BodyProblem, BodyTooLarge, Fields, RawHeaders, Request, Upload
+from proxy.request import BodyProblem, BodyTooLarge, Request, Upload
 
 LIMITS = PhaseLimits(connect=5.0, first_byte=30.0, answer=600.0, idle=30.0, stream=3600.0)
 SETTLING_ROUNDS = 50
@@ -123,14 +124,12 @@ class FakeReply:
         """True when no length was promised."""
         return self.started and self.length is None
 
-    def start(
-        self, status: int, phrase: bytes, headers: RawHeaders, *, length: int | None, body: bytes | None = None
-    ) -> None:
+    def start(self, status: int, phrase: bytes, lines: bytes, *, length: int | None, body: bytes | None = None) -> None:
         """Records the head."""
         assert not self.started, "a second head"
         assert not self.end, f"a head after the answer was {self.end}"
         self.started = True
-        self.status, self.phrase, self.headers, self.length = status, phrase, list(headers), length
+        self.status, self.phrase, self.headers, self.length = status, phrase, pairs_of(lines), length
         if body is not None:
             assert length == len(body), "another length than the body's"
             self.pieces.append(body)
@@ -240,10 +239,9 @@ CHAT = Ask()
 def make_request(ask: Ask = CHAT) -> Request:
     """A request; its body has been read unless `upload` is given."""
     request = Request(
-        method=ask.method,
-        target=ask.target,
-        headers=tuple((name.encode(), value.encode()) for name, value in ask.headers),
-        fields=Fields([(name.encode(), value.encode()) for name, value in ask.headers]),
+        ask.method,
+        ask.target,
+        fields_of((name.encode(), value.encode()) for name, value in ask.headers),
         upload=ask.upload,
     )
     if ask.upload is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, cast
 
 from proxy.exchange import Exchange
 from proxy.observer import ProcessEvent
 from proxy.outcome import Outcome, OutcomeKind
+from proxy.stage import CallNext
 
 Step = Outcome | Exception | Callable[[Exchange], Awaitable[Outcome]]
 
@@ -44,3 +48,9 @@ class ManualObserver:
     def happened(self, event: ProcessEvent) -> None:
         """Keeps the event."""
         self.events.append(event)
+
+
+def within(call: CallNext) -> tuple[object, Any]:
+    """Returns the stage that a composed call runs, and what it surrounds."""
+    inside = inspect.getclosurevars(cast(FunctionType, call)).nonlocals
+    return inside["run"].__self__, getattr(inside["call_next"], "__self__", inside["call_next"])

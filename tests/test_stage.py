@@ -34,6 +34,8 @@ async def test_the_first_stage_is_the_outermost() -> None:
     assert terminal.calls == [exchange]
 
 
-def test_no_stages_leave_the_terminal_as_it_is() -> None:
-    terminal = ScriptedTerminal()
-    assert compose([], terminal) is terminal
+async def test_no_stages_leave_the_terminal_alone() -> None:
+    terminal = ScriptedTerminal(answered())
+    exchange = make_exchange()
+    await compose([], terminal)(exchange)
+    assert terminal.calls == [exchange]

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.dialects.base import Operation
+from proxy.dialects.lookup import operation_of
 from proxy.plan import RoutePlan
 
 
@@ -65,6 +67,37 @@ def _compiled(patterns: Sequence[str], *, empty: bool) -> re.Pattern[str] | None
 
 REMEMBERED_PATHS = 256
 """How many paths' routes are remembered; callers choose paths, so the number is bounded."""
+REMEMBERED_MODELS = 64
+"""How many models' routes are remembered for each path."""
+
+
+class Candidates:
+    """What a path may mean: its operation, and the routes that path and headers allow, in order.
+
+    `body_max` (bytes) and `total` (seconds) are the largest of all; `needs_document`: one of them reads the body.
+    """
+
+    __slots__ = ("_chosen", "body_max", "needs_document", "operation", "routes", "total")
+
+    def __init__(self, routes: Sequence[RoutePlan], operation: Operation | None) -> None:
+        self.routes = tuple(routes)
+        self.operation = operation
+        self.body_max = max((route.body_max for route in routes), default=0)
+        self.total = max((route.total for route in routes), default=0.0)
+        self.needs_document = operation is not None or any(route.needs_document for route in routes)
+        self._chosen: dict[str | None, RoutePlan | None] = {}
+
+    def choose(self, model: str | None) -> RoutePlan | None:
+        """Returns the first route that the model allows."""
+        plan = self._chosen.get(model)
+        if plan is None:
+            plan = next((route for route in self.routes if route.matcher.model_matches(model)), None)
+            if len(self._chosen) < REMEMBERED_MODELS:
+                self._chosen[model] = plan
+        return plan
+
+    def __repr__(self) -> str:
+        return f"<Candidates {', '.join(route.name for route in self.routes)}>"
 
 
 class Router:
@@ -79,10 +112,10 @@ class Router:
         self._by_provider = dict(by_provider)
         self._default = default
         self._by_headers = any(route.matcher.needs_headers for route in self._routes)
-        self._by_path: dict[str, list[RoutePlan]] = {}
+        self._by_path: dict[str, Candidates] = {}
 
-    def candidates(self, path: str, fields: Mapping[str, str]) -> list[RoutePlan]:
-        """Returns the routes that path and headers allow, in order; which one it is may depend on the model."""
+    def candidates(self, path: str, fields: Mapping[str, str]) -> Candidates:
+        """Returns the routes that path and headers allow; which one it is may depend on the model."""
         found = self._by_path.get(path)
         if found is None:
             found = self._find(path, fields)
@@ -90,25 +123,17 @@ class Router:
                 self._by_path[path] = found
         return found
 
-    def _find(self, path: str, fields: Mapping[str, str]) -> list[RoutePlan]:
+    def _find(self, path: str, fields: Mapping[str, str]) -> Candidates:
         found = [route for route in self._routes if route.matcher.might(path, fields)]
         named = self._by_provider.get(path[1:].partition("/")[0]) if path.startswith("/") else None
         if named is not None:
             found.append(named)
         elif self._default is not None:
             found.append(self._default)
-        return found
+        return Candidates(found, operation_of(path))
 
     def __repr__(self) -> str:
         return f"<Router {len(self._routes)} routes, {len(self._by_provider)} providers>"
-
-
-def choose(candidates: Sequence[RoutePlan], model: str | None) -> RoutePlan | None:
-    """Returns the first candidate that the model allows."""
-    for route in candidates:
-        if route.matcher.model_matches(model):
-            return route
-    return None
 
 
 class AnyRequest:

@@ -127,7 +127,7 @@ class KeyRing:
         `used` is the credential that the attempt was sent with: what a provider says of an old secret is not held
         against the one that has replaced it meanwhile.
         """
-        if key.credential is None or used is None or key.credential.header != used.header:
+        if key.credential is None or used is None or key.credential.line != used.line:
             return
         if outcome.kind is OutcomeKind.RATE_LIMITED:
             seconds = self.rest_seconds if outcome.retry_after is None else outcome.retry_after

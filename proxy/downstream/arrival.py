@@ -1,4 +1,4 @@
-"""A request as its connection hands it over: the head, the body on its way, and the way back."""
+"""A request as its connection hands it over: its head, its body on the way, and the way back."""
 
 from __future__ import annotations
 
@@ -7,43 +7,10 @@ from typing import Final, Protocol
 
 from proxy.body import Body
 from proxy.exchange import Exchange
-from proxy.request import Fields, RawHeaders
+from proxy.fields import Fields, fields_of
 
+VERSIONS: Final = {"1.1": (1, 1), "1.0": (1, 0)}
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
-
-
-class RequestHead:
-    """The head of a request; `path` is its target as written. `should_close`: the client wants no other answer."""
-
-    __slots__ = ("headers", "method", "path", "raw_headers", "should_close", "version")
-
-    def __init__(
-        self, method: str, path: str, version: tuple[int, int], raw_headers: RawHeaders, *, should_close: bool
-    ) -> None:
-        self.method = method
-        self.path = path
-        self.version = version
-        self.raw_headers = raw_headers
-        self.headers = Fields(raw_headers)
-        self.should_close = should_close
-
-    def __repr__(self) -> str:
-        # A target may carry a secret.
-        return f"<RequestHead {self.method}>"
-
-
-def only_framing(head: RequestHead) -> bytes:
-    """Returns the bytes of another head whose body is framed as this one's, and that says nothing else."""
-    lines = [b"%b: %b\r\n" % field for field in head.raw_headers if field[0].lower() in _FRAMING]
-    return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines)
-
-
-def unknown_head(data: bytes) -> RequestHead:
-    """Returns a head for bytes that are none: they may begin anywhere, and only a whole request line has a path."""
-    words = data.partition(b"\r\n")[0].split(b" ")
-    target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
-    path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
-    return RequestHead("UNKNOWN", path, (1, 1), (), should_close=True)
 
 
 class ClientLink(Protocol):
@@ -52,6 +19,14 @@ class ClientLink(Protocol):
     transport: asyncio.Transport | None
     paused: bool
     last: bool
+
+    def pause_reading(self) -> None:
+        """Brings nothing more for now."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Goes on."""
+        ...
 
     async def drain(self) -> None:
         """Returns when the client has taken enough. Raises `ReaderGone`."""
@@ -63,16 +38,28 @@ class ClientLink(Protocol):
 
 
 class Arrival:
-    """One request of a connection. `malformed`: bytes that are none, which can only be refused."""
+    """One request of a connection; `target` is as it was written.
 
-    __slots__ = ("_connection", "exchange", "malformed", "message", "payload")
+    `should_close`: the client wants no other answer. `malformed`: bytes that are none, which can only be refused.
+    """
 
-    def __init__(self, message: RequestHead, payload: Body, connection: ClientLink, *, malformed: bool = False) -> None:
-        self.message = message
-        self.payload = payload
-        self.malformed = malformed
-        self.exchange: Exchange | None = None
+    __slots__ = (
+        "_connection", "exchange", "fields", "malformed", "method", "payload", "should_close", "target", "version",
+    )  # fmt: skip
+
+    def __init__(self, connection: ClientLink, method: str, target: str, fields: Fields, payload: Body) -> None:
         self._connection = connection
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.payload = payload
+        self.version = (1, 1)
+        self.should_close = self.malformed = False
+        self.exchange: Exchange | None = None
+
+    def __repr__(self) -> str:
+        # A target may carry a secret.
+        return f"<Arrival {self.method}{' malformed' * self.malformed}>"
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -100,3 +87,21 @@ class Arrival:
     def cancel(self) -> None:
         """Cancels whatever handles this request; its connection ends with it."""
         self._connection.cancel()
+
+
+def only_framing(asked: Arrival) -> bytes:
+    """Returns the bytes of another head whose body is framed as this one's, and that says nothing else."""
+    lines = [b"%b: %b\r\n" % field for field in asked.fields.raw if field[0].lower() in _FRAMING]
+    return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines)
+
+
+def unknown(connection: ClientLink, data: bytes) -> Arrival:
+    """Returns what stands for bytes that are no request: they may begin anywhere; only a whole line has a path."""
+    words = data.partition(b"\r\n")[0].split(b" ")
+    target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
+    path = target.partition(b"?")[0].decode("latin-1") if target.startswith(b"/") else "/"
+    body = Body(connection)
+    body.end()
+    arrival = Arrival(connection, "UNKNOWN", path, fields_of(()), body)
+    arrival.malformed = arrival.should_close = True
+    return arrival

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.downstream.wire import Connection, Handler
+from proxy.fields import Shapes
 
 
 class ConnectionServer:
@@ -12,11 +13,12 @@ class ConnectionServer:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self._shapes = Shapes()
         self.connections: list[Connection] = []
 
     def __call__(self) -> Connection:
         """Makes the protocol of one new connection."""
-        return Connection(self._handler, self.connections)
+        return Connection(self._handler, self.connections, self._shapes)
 
     @property
     def unsent(self) -> int:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from proxy.body import Body, BodyBroken
-from proxy.downstream.arrival import Arrival, RequestHead
+from proxy.downstream.arrival import Arrival
 from proxy.request import BodyProblem, BodyTooLarge, Request
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -29,11 +29,6 @@ class IncomingBody:
         self.length = length
         self.limit = UNBOUNDED
 
-    @property
-    def complete(self) -> bool:
-        """True when the whole body has arrived."""
-        return self._payload.is_eof()
-
     async def read(self) -> bytes:
         """Returns the next piece, b"" at the end. Raises `BodyProblem`, `BodyTooLarge`."""
         if self._expects:
@@ -52,15 +47,7 @@ class IncomingBody:
 
     async def read_all(self) -> bytes:
         """Returns the whole body. Raises `BodyProblem`, `BodyTooLarge`."""
-        if self._payload.is_eof():
-            body = self._payload.taken()
-            if len(body) > self.limit:
-                raise BodyTooLarge
-            return body
-        first = await self.read()
-        if self._payload.at_eof():
-            return first
-        pieces = [first]
+        pieces = []
         while piece := await self.read():
             pieces.append(piece)
         return b"".join(pieces)
@@ -74,43 +61,41 @@ class IncomingBody:
 
 
 def request_of(arrival: Arrival) -> Request:
-    """Returns the request; target and header bytes as they came."""
-    message = arrival.message
+    """Returns the request; target and header bytes as they came. A body that has arrived whole is there at once."""
     payload = arrival.payload
-    body = None
-    if not payload.is_eof() or payload.total_bytes:
-        length = message.headers.get("content-length")
-        expects = message.headers.get("expect", "").lower() == "100-continue" and message.version == (1, 1)
-        body = IncomingBody(arrival, length=int(length) if length is not None else None, expects=expects)
-    return Request(
-        method=message.method,
-        target=message.path,
-        headers=message.raw_headers,
-        fields=message.headers,
-        upload=body,
-        version=message.version,
-    )
+    fields = arrival.fields
+    if payload.is_eof():
+        request = Request(arrival.method, arrival.target, fields, version=arrival.version)
+        if payload.total_bytes:
+            request.body = payload.taken()
+        return request
+    length = fields.get("content-length")
+    expects = fields.get("expect", "").lower() == "100-continue" and arrival.version == (1, 1)
+    body = IncomingBody(arrival, length=int(length) if length is not None else None, expects=expects)
+    return Request(arrival.method, arrival.target, fields, upload=body, version=arrival.version)
 
 
-def framing_problem(message: RequestHead) -> str | None:
+def framing_problem(arrival: Arrival) -> str | None:
     """Returns what is wrong with a head that the parser accepts and another reader might read differently.
 
     RFC 9112 §3.2, §6.1, §6.3: no host or several, a coding other than exactly `chunked`, any coding in HTTP/1.0,
     another version, a target that is not in origin form, a length that is not plain digits.
     """
-    version, fields = message.version, message.headers
+    version, fields = arrival.version, arrival.fields
+    shape = fields.shape
     if version != (1, 1) and version != (1, 0):
         return "HTTP/1.1 and HTTP/1.0 are spoken here"
-    if fields.repeated and not fields.repeated.isdisjoint(_SINGLE):
+    if shape.repeated and not shape.repeated.isdisjoint(_SINGLE):
         return "Host, Content-Length and Transfer-Encoding may stand there once"
-    if "host" not in fields and version == (1, 1):
+    if "host" not in shape.first and version == (1, 1):
         return "HTTP/1.1 asks for a Host"
-    coding = fields.get("transfer-encoding")
-    if coding is not None and (version == (1, 0) or coding.lower() != "chunked"):
-        return "the only transfer coding is chunked, and only in HTTP/1.1"
-    length = fields.get("content-length")
-    if length is not None and not (length.isascii() and length.isdigit()):
-        return "Content-Length must be plain digits"
-    if message.method == "CONNECT" or not message.path.startswith("/"):
+    if "transfer-encoding" in shape.first:
+        if version == (1, 0) or fields["transfer-encoding"].lower() != "chunked":
+            return "the only transfer coding is chunked, and only in HTTP/1.1"
+    elif "content-length" in shape.first:
+        length = fields["content-length"]
+        if not (length.isascii() and length.isdigit()):
+            return "Content-Length must be plain digits"
+    if not arrival.target.startswith("/") or arrival.method == "CONNECT":
         return "the target must be a path; this is no forward proxy (--forward opens one)"
     return None

@@ -6,12 +6,11 @@ from typing import Final
 
 from proxy.downstream.arrival import Arrival
 from proxy.exchange import Attempt, Facts
-from proxy.request import RawHeaders, Request
+from proxy.request import Request
 
 SMALL_PIECE: Final = 16384
 LAST_CHUNK: Final = b"0\r\n\r\n"
 NO_BODY: Final = frozenset({204, 304})
-SEPARATOR: Final = b": "
 END: Final = b"\r\n"
 
 
@@ -35,7 +34,7 @@ class HttpReply:
         self._arrival = arrival
         self._request = request
         self._facts = facts
-        self._close = closing or arrival.message.should_close
+        self._close = closing or arrival.should_close
         self._chunked = self._delimited_by_close = self._ended = self._silent = False
         self._trail = "x-sponson-trail" in request.fields
         self.started = False
@@ -59,7 +58,7 @@ class HttpReply:
         self,
         status: int,
         phrase: bytes,
-        headers: RawHeaders,
+        lines: bytes,
         *,
         length: int | None,
         body: bytes | None = None,
@@ -68,19 +67,16 @@ class HttpReply:
         self.started = True
         self._facts.status = status
         self._silent = self._request.method == "HEAD" or status in NO_BODY
-        parts = [b"HTTP/1.1 %d %b\r\n" % (status, phrase)]
-        for name, value in headers:
-            parts += (name, SEPARATOR, value, END)
-        self._frame(parts, status, length)
-        self._stamp(parts)
-        if body is not None and not self._silent:
-            self._ended = True
-            self._facts.answer_bytes += len(body)
-            if len(body) > SMALL_PIECE:
-                self._send_all((b"".join(parts), body))
-                return
-            parts.append(body)
-        self._send(b"".join(parts))
+        head = b"HTTP/1.1 %d %b\r\n%b%b%b" % (status, phrase, lines, self._frame(status, length), self._stamp())
+        if body is None or self._silent:
+            self._send(head)
+            return
+        self._ended = True
+        self._facts.answer_bytes += len(body)
+        if len(body) > SMALL_PIECE:
+            self._send_all((head, body))
+        else:
+            self._send(head + body)
 
     def write(self, piece: bytes) -> None:
         """Passes a piece on, in a chunk of its own where the answer is chunked."""
@@ -121,28 +117,29 @@ class HttpReply:
         else:
             transport.close()
 
-    def _frame(self, parts: list[bytes], status: int, length: int | None) -> None:
+    def _frame(self, status: int, length: int | None) -> bytes:
+        """Decides how the body is framed and what becomes of the connection; returns the lines that say so."""
         request = self._request
+        line = b""
         if status == 204 or status < 200:
             pass
         elif length is not None:
-            parts.append(b"content-length: %d\r\n" % length)
+            line = b"content-length: %d\r\n" % length
         elif self._silent:
             pass
-        elif request.version >= (1, 1):
+        elif request.version == (1, 1):
             self._chunked = True
-            parts.append(b"transfer-encoding: chunked\r\n")
+            line = b"transfer-encoding: chunked\r\n"
         else:
             self._delimited_by_close = self._close = True
         if request.upload is not None and not self._arrival.payload.is_eof():
             self._close = True
         if self._close or self._arrival.closing:
             self._close = True
-            parts.append(b"connection: close\r\n")
-        elif request.version < (1, 1):
-            parts.append(b"connection: keep-alive\r\n")
+            return line + b"connection: close\r\n"
+        return line if request.version == (1, 1) else line + b"connection: keep-alive\r\n"
 
-    def _stamp(self, parts: list[bytes]) -> None:
+    def _stamp(self) -> bytes:
         facts = self._facts
         attempts = len(facts.attempts)
         if facts.provider:
@@ -156,8 +153,7 @@ class HttpReply:
                 stamp += f"x-sponson-tier: {facts.tier}\r\n"
         if self._trail:
             stamp += f"x-sponson-trail: {trail(facts)}\r\n"
-        parts.append(stamp.encode("ascii", "replace"))
-        parts.append(END)
+        return f"{stamp}\r\n".encode("ascii", "replace")
 
     def _send(self, data: bytes) -> None:
         transport = self._arrival.transport

@@ -7,6 +7,7 @@ from typing import Final
 
 from proxy.dialects.lookup import dialect_named
 from proxy.exchange import Exchange
+from proxy.fields import lines_of, pairs_of
 from proxy.outcome import LOCAL_REASON, STATUS, KeptAnswer, Outcome, OutcomeKind, Reason
 
 PHRASES: Final = {
@@ -53,17 +54,16 @@ def _our_keys_fault(outcome: Outcome) -> bool:
 
 
 def _relay(exchange: Exchange, outcome: Outcome, answer: KeptAnswer) -> None:
-    headers = list(answer.headers)
+    lines = answer.lines
     if outcome.retries_spent:
-        headers = [field for field in headers if field[0].lower() != NO_RETRY[0]]
-        headers.append(NO_RETRY)
+        lines = lines_of([*(field for field in pairs_of(lines) if field[0].lower() != NO_RETRY[0]), NO_RETRY])
     reply, body = exchange.reply, answer.body
     if exchange.request.method == "HEAD":
         # Its body's length is not known here: no body came to be kept.
-        reply.start(answer.status, answer.phrase, headers, length=None)
+        reply.start(answer.status, answer.phrase, lines, length=None)
         reply.finish()
     else:
-        reply.start(answer.status, answer.phrase, headers, length=len(body), body=body)
+        reply.start(answer.status, answer.phrase, lines, length=len(body), body=body)
 
 
 def _local(exchange: Exchange, outcome: Outcome) -> None:
@@ -84,7 +84,7 @@ def _local(exchange: Exchange, outcome: Outcome) -> None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(outcome.retry_after))))
     if outcome.retries_spent or reason is Reason.MAYBE_EXECUTED:
         headers.append(NO_RETRY)
-    exchange.reply.start(status, PHRASES[status], headers, length=len(body), body=body)
+    exchange.reply.start(status, PHRASES[status], lines_of(headers), length=len(body), body=body)
 
 
 def _break(exchange: Exchange, outcome: Outcome) -> None:

@@ -122,7 +122,7 @@ class DataServer:
         self._count += 1
         now = self.last_arrival = clock.now()
         facts = Facts(request_id=f"{self._prefix}{self._count:08x}", arrived_at=now, arrived_ns=clock.wall_ns())
-        fields = arrival.message.headers
+        fields = arrival.fields
         parent = fields.get("traceparent")
         state = ",".join(fields.getall("tracestate")) if parent is not None else ""
         facts.trace = join_trace(parent, state, sampler=self._sampler, bits=self._bits)
@@ -133,7 +133,7 @@ class DataServer:
             return refused(Reason.BAD_REQUEST, detail=MALFORMED)
         if self.refusing:
             return refused(Reason.SHUTTING_DOWN, retry_after=1.0)
-        if (wrong := framing_problem(arrival.message)) is not None:
+        if (wrong := framing_problem(arrival)) is not None:
             # What follows on the connection may be another reading of the same bytes.
             arrival.end()
             return refused(Reason.BAD_REQUEST, detail=wrong)

@@ -15,14 +15,13 @@ from typing import Final, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.body import Body, BodyBroken
-from proxy.downstream.arrival import Arrival, RequestHead, only_framing, unknown_head
+from proxy.downstream.arrival import VERSIONS, Arrival, only_framing, unknown
 from proxy.exchange import CancelCause, ReaderGone
+from proxy.fields import MAX_FIELD, Fields, Shapes, check_lines
 from proxy.link import Link
-from proxy.request import HeadTooLarge, tidy
 from proxy.tasks import start_task
 
 MAX_HEAD: Final = 262144
-MAX_TARGET: Final = 65536
 MOST_WAITING: Final = 32
 """Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
 KEEP_ALIVE_SECONDS: Final = 75.0
@@ -30,21 +29,25 @@ LINGER_SECONDS: Final = 2.0
 HEAD_SECONDS: Final = 5.0
 _NO_HEAD: Final = -1
 
-
 Handler = Callable[[Arrival], Awaitable[bool]]
 """Answers one request; returns whether another may follow on its connection."""
 
 
 class Connection(Link):
-    """A client's connection. A lost one says so to its exchange before the handler is cancelled."""
+    """A client's connection. A lost one says so to its exchange before the handler is cancelled.
+
+    A close and a half-close cannot be told apart: both lose it.
+    """
 
     __slots__ = (
-        "_body", "_deaf", "_declining", "_handler", "_head_due", "_head_size", "_in_head", "_known", "_loop", "_parser",
-        "_raw", "_synthetic", "_target", "_task", "_timer", "_timer_due", "_waiter", "last", "serving", "waiting",
+        "_body", "_deaf", "_declining", "_handler", "_head_due", "_head_size", "_in_head", "_known", "_large", "_lines",
+        "_loop", "_names", "_parser", "_shapes", "_synthetic", "_target", "_task", "_timer", "_timer_due", "_waiter",
+        "last", "serving", "waiting",
     )  # fmt: skip
 
-    def __init__(self, handler: Handler, known: list[Connection]) -> None:
+    def __init__(self, handler: Handler, known: list[Connection], shapes: Shapes) -> None:
         super().__init__()
+        self._shapes = shapes
         self._handler = handler
         self._known = known
         self._loop = asyncio.get_running_loop()
@@ -57,11 +60,12 @@ class Connection(Link):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = self._head_due = 0.0
         self._body: Body | None = None
-        self._raw: list[tuple[bytes, bytes]] = []
+        self._names: list[bytes] = []
+        self._lines: list[bytes] = []
         self._target = b""
         self._head_size = 0
         self._in_head = True
-        self.last = self._deaf = self._declining = self._synthetic = False
+        self.last = self._deaf = self._declining = self._synthetic = self._large = False
 
     def __repr__(self) -> str:
         return f"<Connection {'idle' if self.idle else 'busy'}, {len(self.waiting)} waiting>"
@@ -108,6 +112,8 @@ class Connection(Link):
         """Parses what came."""
         if self._deaf or self._parser is None:
             return
+        # Else no field can be too large, unless its head comes in several pieces.
+        self._large = len(data) > MAX_FIELD
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
@@ -120,9 +126,6 @@ class Connection(Link):
                     self._head_size = 0
                 else:
                     self._head_grows(data)
-
-    def eof_received(self) -> None:
-        """A close and a half-close cannot be told apart: the connection is closed, and so is lost."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Marks who has left, and cancels the handler."""
@@ -148,33 +151,29 @@ class Connection(Link):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field of the head, or of the trailer, which goes no further."""
         if self._in_head:
-            self._raw.append((name, value))
+            self._names.append(name)
+            self._lines.append(value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        raw, target = self._raw, self._target
-        self._raw, self._target, self._head_size, self._in_head = [], b"", _NO_HEAD, False
+        names, lines, target = self._names, self._lines, self._target
+        large = self._large or self._head_size > 0
+        self._names, self._lines, self._target, self._head_size, self._in_head = [], [], b"", _NO_HEAD, False
         if self._synthetic:
             self._synthetic = False
             return
         parser = cast(HttpRequestParser, self._parser)
-        if len(target) > MAX_TARGET:
-            raise HeadTooLarge
-        tidy(raw)
-        head = RequestHead(
-            parser.get_method().decode("ascii"),
-            target.decode("utf-8", "surrogateescape"),
-            _VERSIONS.get(parser.get_http_version(), (0, 0)),
-            raw,
-            should_close=not parser.should_keep_alive(),
-        )
-        self._declining = parser.should_upgrade()
+        if large:
+            check_lines([target, *lines])
         body = self._body = Body(self)
-        self.waiting.append(Arrival(head, body, self))
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-        elif len(self.waiting) == MOST_WAITING:
-            self.pause_reading()
+        fields = Fields(self._shapes.of(names), lines)
+        arrival = Arrival(
+            self, parser.get_method().decode("ascii"), target.decode("utf-8", "surrogateescape"), fields, body
+        )
+        arrival.version = VERSIONS.get(parser.get_http_version(), (0, 0))
+        arrival.should_close = not parser.should_keep_alive()
+        self._declining = parser.should_upgrade()
+        self._add(arrival)
 
     def on_body(self, piece: bytes) -> None:
         """A piece of the body."""
@@ -204,15 +203,15 @@ class Connection(Link):
         The parser takes the end of such a head for the end of the request; another one reads the body.
         """
         self._declining = False
-        head = self.waiting[-1].message if self.waiting else self.serving.message if self.serving else None
-        if head is None or head.method == "CONNECT":
+        asked = self.waiting[-1] if self.waiting else self.serving
+        if asked is None or asked.method == "CONNECT":
             self._deaf = True
             if self._body is not None:
                 self._body.end()
             return
         self._parser = HttpRequestParser(self)
         self._synthetic = self._in_head = True
-        self.data_received(only_framing(head) + rest)
+        self.data_received(only_framing(asked) + rest)
 
     def _malformed(self, data: bytes) -> None:
         """Bytes that are no request become one that can only be refused; whoever reads a broken body is told."""
@@ -221,13 +220,16 @@ class Connection(Link):
         if body is not None:
             body.fail(BodyBroken("the body's framing is broken"))
             if self.waiting and self.waiting[-1].payload is body:
-                self.waiting[-1].malformed = self.waiting[-1].message.should_close = True
+                self.waiting[-1].malformed = self.waiting[-1].should_close = True
             return
-        body = Body(self)
-        body.end()
-        self.waiting.append(Arrival(unknown_head(data), body, self, malformed=True))
+        self._add(unknown(self, data))
+
+    def _add(self, arrival: Arrival) -> None:
+        self.waiting.append(arrival)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        elif len(self.waiting) == MOST_WAITING:
+            self.pause_reading()
 
     async def _serve(self) -> None:
         """Serves the connection's requests one after the other, in this one task."""
@@ -295,6 +297,3 @@ class Connection(Link):
             return
         self.force_close()
         transport.abort()
-
-
-_VERSIONS: Final = {"1.1": (1, 1), "1.0": (1, 0)}

@@ -8,7 +8,7 @@ from proxy.clock import Clock
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 
-JSON = ((b"content-type", b"application/json"),)
+JSON = b"content-type: application/json\r\n"
 
 
 class PolicyAnswer:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import orjson
 
 from proxy.decisions.bodies import BodyMemory
-from proxy.decisions.classification import Router, choose
-from proxy.dialects.lookup import dialect_named, operation_of
+from proxy.decisions.classification import Candidates, Router
+from proxy.dialects.lookup import dialect_named
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
 from proxy.plan import RoutePlan
@@ -40,47 +38,67 @@ class Classification:
     async def __call__(self, exchange: Exchange) -> Outcome:
         """Finds the route, or refuses: `no_route`, `body_too_large`, `bad_request`, `queue_full`, `total_timeout`."""
         request, facts = exchange.request, exchange.facts
-        operation = operation_of(request.path)
-        exchange.operation = operation
-        exchange.dialect = operation.dialect if operation is not None else DEFAULT_DIALECT
+        found = self._router.candidates(request.path, request.fields)
+        operation = exchange.operation = found.operation
         if operation is not None:
+            exchange.dialect = operation.dialect
             facts.operation = operation.name
-        candidates = self._router.candidates(request.path, request.fields)
-        if not candidates:
+        else:
+            exchange.dialect = DEFAULT_DIALECT
+        if not found.routes:
             return _no_route(exchange)
         try:
-            if request.upload is not None and (problem := await self._read_body(exchange, candidates)) is not None:
-                return problem
-            understood = self._understand(exchange, candidates)
-            plan = choose(candidates, exchange.model)
-            if plan is None:
-                return _no_route(exchange)
-            if plan.needs_document and not understood and request.body != b"":
-                return refused(Reason.BAD_REQUEST, detail=NOT_AN_OBJECT)
-            if (problem := _over(exchange, plan)) is not None:
-                return problem
-            exchange.plan = plan
-            facts.route = plan.name
-            exchange.repeatable = _repeatable(exchange, plan, understood)
-            if exchange.body_bytes:
-                exchange.replayable = exchange.body_bytes <= plan.body_replay and not self._bodies.crowded
+            if (body := request.body) is None:
+                if (problem := await self._read_body(exchange, found)) is not None:
+                    return problem
+                body = request.body
+            elif body:
+                facts.request_bytes = len(body)
+                if not self._count(exchange, len(body)):
+                    return refused(Reason.QUEUE_FULL, retry_after=1.0, detail=NO_ROOM)
+            plan = self._plan(exchange, found, body)
+            if isinstance(plan, Outcome):
+                return plan
             return await plan.call(exchange)
         finally:
             if exchange.body_bytes:
                 self._bodies.give_back(exchange.body_bytes)
                 exchange.body_bytes = 0
 
-    async def _read_body(self, exchange: Exchange, candidates: Sequence[RoutePlan]) -> Outcome | None:
+    def _plan(self, exchange: Exchange, found: Candidates, body: bytes | None) -> RoutePlan | Outcome:
+        """Chooses the route that the body's model means, and what may be done with the request on it."""
+        understood = bool(body) and found.needs_document and _understand(exchange)
+        plan = found.choose(exchange.model)
+        if plan is None:
+            return _no_route(exchange)
+        if plan.needs_document and not understood and body != b"":
+            return refused(Reason.BAD_REQUEST, detail=NOT_AN_OBJECT)
+        if (problem := _over(exchange, plan)) is not None:
+            return problem
+        exchange.plan = plan
+        exchange.facts.route = plan.name
+        exchange.repeatable = _repeatable(exchange, plan, understood)
+        if exchange.body_bytes:
+            exchange.replayable = (
+                exchange.body_bytes <= plan.body_replay
+                and not self._bodies.crowded
+                # What is passed on unread is passed on once, also when it happens to have arrived whole.
+                and (understood or _buffered(exchange))
+            )
+        return plan
+
+    async def _read_body(self, exchange: Exchange, found: Candidates) -> Outcome | None:
+        """Reads a body that still arrives, unless it is one that is passed on while it does."""
         request = exchange.request
         upload = request.upload
         assert upload is not None
-        upload.limit = max(plan.body_max for plan in candidates)
+        upload.limit = found.body_max
         if upload.length is not None and upload.length > upload.limit:
             return _too_large(upload.limit)
         if not _buffered(exchange):
             return None
         try:
-            body = await self._whole(exchange, upload, seconds=max(plan.total for plan in candidates))
+            body = await self._whole(exchange, upload, seconds=found.total)
         except TimeoutError:
             return refused(Reason.TOTAL_TIMEOUT, detail="the request's body took longer than its route's total")
         except BodyTooLarge:
@@ -94,13 +112,7 @@ class Classification:
         return None
 
     async def _whole(self, exchange: Exchange, upload: Upload, *, seconds: float) -> bytes | None:
-        """Reads a body; one that is still on its way is bounded in time. None when there is no room for it.
-
-        Raises `BodyProblem`, TimeoutError.
-        """
-        if upload.complete:
-            body = await upload.read_all()
-            return body if self._count(exchange, len(body)) else None
+        """Reads a body, bounded in time. None when there is no room for it. Raises `BodyProblem`, TimeoutError."""
         if not self._bodies.has_room(upload.length or 0):
             return None
         pieces: list[bytes] = []
@@ -119,29 +131,22 @@ class Classification:
         exchange.body_bytes += size
         return True
 
-    def _understand(self, exchange: Exchange, candidates: Sequence[RoutePlan]) -> bool:
-        """Reads model and `stream` from the body; returns False when there is none, or it is not a JSON object."""
-        body = exchange.request.body
-        if not body or not (exchange.operation is not None or any(c.needs_document for c in candidates)):
-            return False
-        document = _json_object(body)
-        if document is None:
-            return False
-        exchange.document = document
-        model = document.get("model")
-        if isinstance(model, str):
-            exchange.model = exchange.facts.requested_model = model
-        operation = exchange.operation
-        exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
-        return True
 
-
-def _json_object(body: bytes) -> dict[str, Any] | None:
+def _understand(exchange: Exchange) -> bool:
+    """Reads model and `stream` from the body; returns False when it is not a JSON object."""
     try:
-        document = orjson.loads(body)
+        document = orjson.loads(exchange.request.body or b"")
     except orjson.JSONDecodeError:
-        return None
-    return document if isinstance(document, dict) else None
+        return False
+    if not isinstance(document, dict):
+        return False
+    exchange.document = document
+    model = document.get("model")
+    if isinstance(model, str):
+        exchange.model = exchange.facts.requested_model = model
+    operation = exchange.operation
+    exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
+    return True
 
 
 def _buffered(exchange: Exchange) -> bool:

@@ -7,8 +7,9 @@ from typing import Final
 from proxy.body import Body
 from proxy.clock import Clock
 from proxy.exchange import Attempt, CancelCause, Exchange
+from proxy.fields import Fields
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
-from proxy.request import BodyTooLarge, Fields
+from proxy.request import BodyTooLarge
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
@@ -136,9 +137,9 @@ class Call:
             return None
         if "content-encoding" in fields or not _framing_is_clear(fields):
             return None
-        headers = self._answer_headers.forward(message.raw_headers, fields)
+        lines = self._answer_headers.forward(fields)
         operation = exchange.operation if "json" in kind else None
-        outcome = relay_whole(self, headers, operation, payload.taken(), now=self.attempt.head_at)
+        outcome = relay_whole(self, lines, operation, payload.taken(), now=self.attempt.head_at)
         self.reusable = not message.should_close
         return outcome
 
@@ -150,8 +151,7 @@ class Call:
         if message.code == STALE_STATUS and self.attempt.reused:
             # It was closing while the request was on its way: a server that has read a request answers that one.
             return Outcome(OutcomeKind.DISCONNECTED, detail="a 408 on a reused connection")
-        headers = self._answer_headers.forward(message.raw_headers, message.headers)
-        relay = Relay(self, headers)
+        relay = Relay(self, self._answer_headers.forward(message.headers))
         if kind_of_status(message.code) in KEPT_KINDS or (message.code >= 400 and hint(message.headers)):
             outcome = await relay.failing()
         else:

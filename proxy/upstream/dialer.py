@@ -7,12 +7,14 @@ changes something.
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import ClientTimeout, TCPConnector
 from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
+from proxy.fields import Shapes
 from proxy.upstream.address import Address
 from proxy.upstream.wire import UpstreamConnection
 
@@ -45,7 +47,7 @@ class Dialer:
         self._connector = TCPConnector(
             limit=0, ttl_dns_cache=DNS_SECONDS, force_close=False, ssl=tls if tls is not None else True
         )
-        self._connector._factory = cast(Any, UpstreamConnection)
+        self._connector._factory = cast(Any, partial(UpstreamConnection, Shapes()))
 
     async def dial(self, seconds: float) -> UpstreamConnection:
         """Opens a connection within `seconds`, name look-up and TLS included. Raises aiohttp's errors, TimeoutError."""

@@ -6,12 +6,15 @@ Values are bytes throughout and never decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Final, TypeVar
 
 from proxy.exchange import Exchange
-from proxy.request import Fields, RawHeaders
+from proxy.fields import MOST_SHAPES, Fields, Shape
 from proxy.trace_context import traceparent_of
+
+T = TypeVar("T")
 
 KEEP: Final = 0
 DROP: Final = 1
@@ -29,17 +32,10 @@ _CREDENTIALS: Final = frozenset(
     b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project".split()
 )
 _FOREIGN_PREFIXES: Final = (b"openai-", b"anthropic-beta", b"x-goog-")
-_MEMO_SIZE: Final = 512
-_MEMO_VALUE: Final = 256
 _UNTOUCHABLE: Final = _CREDENTIALS | _OURS
 _SEPARATOR: Final = b": "
 _END: Final = b"\r\n"
-_CONNECTION: Final = b"connection"
-_PLAIN: Final = frozenset({b"keep-alive", b"close"})
-"""Options that name no field; nothing else is so common."""
-_PLAIN_TEXT: Final = frozenset(option.decode() for option in _PLAIN)
 _ACCEPT_ENCODING: Final = b"accept-encoding"
-TRACEPARENT: Final = b"traceparent: "
 
 
 class HeaderPlan:
@@ -49,15 +45,9 @@ class HeaderPlan:
     """
 
     __slots__ = (
-        "_added",
-        "_added_unpacked",
-        "_credentials",
-        "_dropped",
-        "_host",
-        "_lines",
-        "_own_credential",
+        "_added", "_added_unpacked", "_credentials", "_dropped", "_host", "_known", "_own_credential",
         "_propagate_trace",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -80,73 +70,52 @@ class HeaderPlan:
         self._credentials = _CREDENTIALS | auth_headers
         self._own_credential = own_credential
         self._propagate_trace = propagate_trace
-        self._lines: tuple[dict[tuple[bytes, bytes], bytes], dict[tuple[bytes, bytes], bytes]] = ({}, {})
+        self._known: tuple[dict[Shape, Block], ...] = ({}, {}, {}, {})
 
     def request_head(self, exchange: Exchange, length: int | None) -> bytes:
         """Builds the head of one attempt; `length` is the body's, None for chunked, -1 for no body at all."""
         request = exchange.request
-        parts = [
-            f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
-            self._host,
-        ]
-        if exchange.hides_usage:
-            # A packed answer could not be looked through.
-            headers = [field for field in request.headers if field[0].lower() != _ACCEPT_ENCODING]
-            parts += self._forwarded(headers, exchange.first_target)
-            parts.append(self._added_unpacked)
-        else:
-            parts += self._forwarded(request.headers, exchange.first_target)
-            parts.append(self._added)
         credential = exchange.credential
-        if credential is not None and credential.header is not None:
-            name, value = credential.header
-            parts += (name, _SEPARATOR, value, _END)
-        if self._propagate_trace:
-            self._trace(parts, exchange)
-        if length is None:
-            parts.append(b"transfer-encoding: chunked\r\n\r\n")
-        elif length >= 0:
-            parts.append(b"content-length: %d\r\n\r\n" % length)
-        else:
-            parts.append(_END)
-        return b"".join(parts)
-
-    def _forwarded(self, headers: RawHeaders, first: bool) -> list[bytes]:
-        lines = []
-        known = self._lines[first].get
-        for field in headers:
-            line = known(field)
-            if line is None:
-                line = self._line(field, first)
-                if line is None:
-                    return self._unnamed(headers, first)
-            lines.append(line)
-        return lines
-
-    def _unnamed(self, headers: RawHeaders, first: bool) -> list[bytes]:
-        """The same, where `Connection` names fields that end here, but for credentials: those are ours to judge."""
-        named = connection_names(headers) - self._credentials
-        return [self._line(field, first) or b"" for field in headers if field[0].lower() not in named]
-
-    def _line(self, field: tuple[bytes, bytes], first: bool) -> bytes | None:
-        """Returns a caller's field as a line, b"" when it does not go on; remembers it: callers repeat themselves.
-
-        None, and nothing to remember, for a `Connection` that names other fields.
-        """
-        name, value = field
-        action = self._judge(name)
-        if action == DROP and name.lower() == _CONNECTION and value.strip().lower() not in _PLAIN:
-            return None
-        passes = action == KEEP or (
-            first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential))
+        return b"".join(
+            (
+                f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
+                self._forwarded(request.fields, first=exchange.first_target, unpacked=exchange.hides_usage),
+                credential.line if credential is not None else b"",
+                self._trace(exchange) if self._propagate_trace else b"",
+                _framing(length),
+            )
         )
-        line = name + _SEPARATOR + value + _END if passes else b""
-        if len(name) + len(value) <= _MEMO_VALUE:
-            lines = self._lines[first]
-            if len(lines) >= _MEMO_SIZE:
-                lines.clear()
-            lines[field] = line
-        return line
+
+    def _forwarded(self, fields: Fields, *, first: bool, unpacked: bool) -> bytes:
+        """Returns our host, the caller's lines that go on, and what the policy adds.
+
+        `unpacked`: the answer must come as it is, because it is looked through; a packed one could not be.
+        """
+        shape = fields.shape
+        named = _NONE
+        if "connection" in shape.first:
+            named = connection_names(fields) - self._credentials
+        if named:
+            return self._compiled(shape, first, named, unpacked=unpacked).fill(fields.lines)
+        known = self._known[first + 2 * unpacked]
+        block = known.get(shape)
+        if block is None:
+            block = self._compiled(shape, first, _NONE, unpacked=unpacked)
+            remember(known, shape, block)
+        return block.fill(fields.lines)
+
+    def _compiled(self, shape: Shape, first: bool, named: frozenset[bytes], *, unpacked: bool) -> Block:
+        """Works out which lines of a head of this shape go on."""
+        if unpacked:
+            named |= {_ACCEPT_ENCODING}
+
+        def passes(name: bytes) -> bool:
+            action = self._judge(name)
+            return name.lower() not in named and (
+                action == KEEP or (first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential)))
+            )
+
+        return Block(shape, passes, before=self._host, after=self._added_unpacked if unpacked else self._added)
 
     def _judge(self, name: bytes) -> int:
         low = name.lower()
@@ -156,50 +125,85 @@ class HeaderPlan:
             return CREDENTIAL
         return FOREIGN if low.startswith(_FOREIGN_PREFIXES) else KEEP
 
-    def _trace(self, parts: list[bytes], exchange: Exchange) -> None:
+    def _trace(self, exchange: Exchange) -> bytes:
         trace = exchange.facts.trace
         if trace is None or exchange.attempt is None:
-            return
+            return b""
         value = traceparent_of(trace.trace_id, exchange.attempt.span_id, sampled=trace.sampled)
-        parts += (TRACEPARENT, value.encode("ascii"), _END)
+        line = f"traceparent: {value}\r\n"
         if trace.tracestate:
-            parts += (b"tracestate: ", trace.tracestate.encode("utf-8", "surrogateescape"), _END)
+            line += f"tracestate: {trace.tracestate}\r\n"
+        return line.encode("utf-8", "surrogateescape")
 
 
-def connection_names(headers: RawHeaders) -> frozenset[bytes]:
+class Block:
+    """The lines of one shape that go on, as one format that their values fill."""
+
+    __slots__ = ("_format", "_take")
+
+    def __init__(
+        self, shape: Shape, passes: Callable[[bytes], bool], *, before: bytes = b"", after: bytes = b""
+    ) -> None:
+        kept = [index for index, name in enumerate(shape.names) if passes(name)]
+        lines = b"".join(shape.names[index].replace(b"%", b"%%") + b": %b\r\n" for index in kept)
+        self._format = before.replace(b"%", b"%%") + lines + after.replace(b"%", b"%%")
+        # One index would give its value alone, and none nothing at all.
+        self._take: Callable[[list[bytes]], tuple[bytes, ...]] = (
+            itemgetter(*kept) if len(kept) > 1 else lambda values: tuple(values[index] for index in kept)
+        )
+
+    def fill(self, values: list[bytes]) -> bytes:
+        """Returns the lines with these values."""
+        return self._format % self._take(values)
+
+
+def remember(known: dict[Shape, T], shape: Shape, what: T) -> None:
+    """Keeps what was worked out for a shape, within bounds: the other side chooses shapes."""
+    if len(known) >= MOST_SHAPES:
+        known.clear()
+    known[shape] = what
+
+
+def _framing(length: int | None) -> bytes:
+    if length is None:
+        return b"transfer-encoding: chunked\r\n\r\n"
+    return b"content-length: %d\r\n\r\n" % length if length >= 0 else _END
+
+
+def connection_names(fields: Fields) -> frozenset[bytes]:
     """Returns the fields that `Connection` lines name, but those whose loss would break credentials or framing."""
-    lines = (value for name, value in headers if name.lower() == _CONNECTION)
+    if "connection" not in fields.repeated and fields["connection"].lower() in _PLAIN:
+        return _NONE
+    lines = (line.encode("utf-8", "surrogateescape") for line in fields.getall("connection"))
     return frozenset(token.strip().lower() for line in lines for token in line.split(b",")) - _UNTOUCHABLE
+
+
+_NONE: Final[frozenset[bytes]] = frozenset()
+_PLAIN: Final = frozenset({"keep-alive", "close"})
 
 
 class AnswerHeaders:
     """Which of a provider's fields reach the caller: all but connection-level ones and the length, which is ours."""
 
-    __slots__ = ("_memo",)
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._memo: dict[bytes, bool] = {}
+        self._known: dict[Shape, Block] = {}
 
-    def forward(self, headers: RawHeaders, fields: Fields) -> list[tuple[bytes, bytes]]:
-        """Returns the end-to-end fields, in order, as they came. `fields` are the same."""
-        connection = fields.get("connection")
-        if connection is not None and not (connection.lower() in _PLAIN_TEXT and "connection" not in fields.repeated):
-            named = connection_names(headers)
-            headers = [field for field in headers if field[0].lower() not in named]
-        memo = self._memo
-        try:
-            return [field for field in headers if memo[field[0]]]
-        except KeyError:
-            return [field for field in headers if self._passes(field[0])]
+    def forward(self, fields: Fields) -> bytes:
+        """Returns the lines of the end-to-end fields, in order, as they came."""
+        shape = fields.shape
+        if "connection" in shape.first and (named := connection_names(fields)):
+            return Block(shape, lambda name: _reaches_callers(name) and name.lower() not in named).fill(fields.lines)
+        block = self._known.get(shape)
+        if block is None:
+            block = Block(shape, _reaches_callers)
+            remember(self._known, shape, block)
+        return block.fill(fields.lines)
 
-    def _passes(self, name: bytes) -> bool:
-        passes = self._memo.get(name)
-        return self._judge(name) if passes is None else passes
 
-    def _judge(self, name: bytes) -> bool:
-        low = name.lower()
-        passes = low not in _HOP_BY_HOP and low != b"content-length" and not low.startswith(b"x-sponson-")
-        passes = passes and low == low.strip()
-        if len(self._memo) < _MEMO_SIZE and len(name) <= _MEMO_VALUE:
-            self._memo[name] = passes
-        return passes
+def _reaches_callers(name: bytes) -> bool:
+    low = name.lower()
+    passes = low not in _HOP_BY_HOP and low != b"content-length" and not low.startswith(b"x-sponson-")
+    # White space before a colon goes no further (RFC 9112 §5.1).
+    return passes and low == low.strip()

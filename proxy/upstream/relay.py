@@ -10,6 +10,7 @@ from proxy.dialects.base import Operation
 from proxy.dialects.injection import UsageFilter
 from proxy.dialects.stream import StreamScanner
 from proxy.exchange import ReaderGone
+from proxy.fields import lines_of, pairs_of
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.keep import judge, read_bounded
 from proxy.upstream.meter import BodyMeter, Meter, PackedEvents
@@ -33,7 +34,7 @@ class Relay:
         "_call",
         "_packed",
         "events",
-        "headers",
+        "lines",
         "held",
         "hides",
         "meter",
@@ -41,9 +42,9 @@ class Relay:
         "payload",
     )
 
-    def __init__(self, call: Call, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, call: Call, lines: bytes) -> None:
         self._call = call
-        self.headers = headers
+        self.lines = lines
         self.payload: Body = call.payload
         self.held: list[bytes] = []
         self.meter: Meter | None = None
@@ -83,11 +84,11 @@ class Relay:
         message = call.message
         call.exchange.facts.first_byte_at = call.clock.now()
         length = _length(message.headers.get("content-length")) if self.hides is None else None
-        call.exchange.reply.start(message.code, message.phrase, self.headers, length=length)
+        call.exchange.reply.start(message.code, message.phrase, self.lines, length=length)
 
     def kept(self, body: bytes) -> KeptAnswer:
         """Returns the answer as something to relay later."""
-        return kept(self._call.message, self.headers, body, events=self.events)
+        return kept(self._call.message, self.lines, body, events=self.events)
 
     async def failing(self) -> Outcome:
         """Keeps a failing answer; one too large or too slow to keep is passed on, unless it could be replaced."""
@@ -98,7 +99,8 @@ class Relay:
         if complete or call.exchange.request.method == "HEAD":
             outcome.answer = self.kept(body)
         elif self._may_be_replaced(outcome):
-            self.headers = [field for field in self.headers if not field[0].lower().startswith(b"content-")]
+            about_it = [field for field in pairs_of(self.lines) if not field[0].lower().startswith(b"content-")]
+            self.lines = lines_of(about_it)
             outcome.answer = self.kept(b"")
         else:
             self.meter, self.held = None, [body]
@@ -125,7 +127,7 @@ class Relay:
 
     def _whole(self, body: bytes) -> Outcome:
         call = self._call
-        return relay_whole(call, self.headers, self.operation, body, now=call.clock.now(), packed=self._packed)
+        return relay_whole(call, self.lines, self.operation, body, now=call.clock.now(), packed=self._packed)
 
     async def _hold(self) -> Outcome | None:
         """Holds the beginning back while it could still be replaced; None when it is to be passed on."""

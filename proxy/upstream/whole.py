@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
 from proxy.outcome import KeptAnswer, Outcome, OutcomeKind, kind_of_status
-from proxy.request import RawHeaders
 from proxy.upstream.meter import look
 from proxy.upstream.wire import AnswerHead
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def relay_whole(
-    call: Call, headers: RawHeaders, operation: Operation | None, body: bytes, *, now: float, packed: bool = False
+    call: Call, lines: bytes, operation: Operation | None, body: bytes, *, now: float, packed: bool = False
 ) -> Outcome:
     """Relays it with its length, unless it carries an error instead of content. Without `operation` nobody looks."""
     attempt, exchange, message = call.attempt, call.exchange, call.message
@@ -24,11 +23,11 @@ def relay_whole(
     if operation is not None:
         attempt.usage, error = look(operation, body, packed=packed)
         if error is not None:
-            return error_inside(error, kept(message, headers, body))
+            return error_inside(error, kept(message, lines, body))
         exchange.facts.usage = attempt.usage
     call.content_came(attempt.head_at)
     exchange.facts.first_byte_at = now
-    exchange.reply.start(message.code, message.phrase, headers, length=len(body), body=body)
+    exchange.reply.start(message.code, message.phrase, lines, length=len(body), body=body)
     return Outcome(kind_of_status(message.code), status=message.code, committed=True)
 
 
@@ -40,6 +39,6 @@ def error_inside(error: AnswerError, answer: KeptAnswer) -> Outcome:
     return Outcome(kind, status=error.status, answer=answer, detail=error.code)
 
 
-def kept(message: AnswerHead, headers: RawHeaders, body: bytes, *, events: bool = False) -> KeptAnswer:
+def kept(message: AnswerHead, lines: bytes, body: bytes, *, events: bool = False) -> KeptAnswer:
     """Returns an answer as something to relay later."""
-    return KeptAnswer(status=message.code, phrase=message.phrase, headers=tuple(headers), body=body, events=events)
+    return KeptAnswer(status=message.code, phrase=message.phrase, lines=lines, body=body, events=events)

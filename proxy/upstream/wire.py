@@ -12,8 +12,8 @@ from typing import Final, Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from proxy.body import Body, BodyBroken
+from proxy.fields import MAX_FIELD, Fields, RawHeaders, Shapes, check_lines
 from proxy.link import Link
-from proxy.request import Fields, RawHeaders, tidy
 from proxy.upstream.watch import Watch
 
 MAX_HEAD: Final = 262144
@@ -34,14 +34,18 @@ class ConnectionEnded(ConnectionError):
 class AnswerHead:
     """The head of an answer. `should_close`: its connection serves no other request."""
 
-    __slots__ = ("code", "headers", "phrase", "raw_headers", "should_close")
+    __slots__ = ("code", "headers", "phrase", "should_close")
 
-    def __init__(self, code: int, phrase: bytes, raw_headers: RawHeaders, *, should_close: bool) -> None:
+    def __init__(self, code: int, phrase: bytes, headers: Fields, *, should_close: bool) -> None:
         self.code = code
         self.phrase = phrase
-        self.raw_headers = raw_headers
-        self.headers = Fields(raw_headers)
+        self.headers = headers
         self.should_close = should_close
+
+    @property
+    def raw_headers(self) -> RawHeaders:
+        """Every header line as it came, in order."""
+        return self.headers.raw
 
     def __repr__(self) -> str:
         return f"<AnswerHead {self.code}>"
@@ -59,15 +63,17 @@ class UpstreamConnection(Link):
     """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`."""
 
     __slots__ = (
-        "_bodiless", "_body", "_error", "_expecting", "_head_size", "_heads", "_in_head", "_interim", "_parser",
-        "_phrase", "_raw", "_spoiled", "_until_close", "_waiter", "idle_since", "lease", "uses", "watch",
+        "_bodiless", "_body", "_error", "_expecting", "_head_size", "_heads", "_in_head", "_interim", "_lines",
+        "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_until_close", "_waiter", "idle_since", "lease",
+        "uses", "watch",
     )  # fmt: skip
 
     closed = None
     """Part of what aiohttp's connector asks of a protocol: nobody has to wait for its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: Shapes) -> None:
         super().__init__()
+        self._shapes = shapes
         self.watch: Watch | None = None
         self.idle_since = 0.0
         self.uses = 0
@@ -77,7 +83,8 @@ class UpstreamConnection(Link):
         self._heads: deque[tuple[AnswerHead, Body]] = deque()
         self._body: Body | None = None
         self._error: Exception | None = None
-        self._raw: list[tuple[bytes, bytes]] = []
+        self._names: list[bytes] = []
+        self._lines: list[bytes] = []
         self._phrase = b""
         self._head_size = 0
         self._expecting = self._bodiless = self._in_head = self._interim = False
@@ -98,7 +105,7 @@ class UpstreamConnection(Link):
         self._expecting = self._in_head = True
         self._head_size = 0
         self._phrase = b""
-        self._raw = []
+        self._names, self._lines = [], []
         if self._parser is None:
             self._parser = HttpResponseParser(self)
             # Control characters and white space before a colon are the provider's; they go no further (`headers`).
@@ -154,6 +161,9 @@ class UpstreamConnection(Link):
         if not self._expecting or self._parser is None:
             self._spoiled = True
             return
+        if len(data) > MAX_FIELD:
+            # Else no field can be too large, unless its head comes in several pieces.
+            self._head_size += 1
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
@@ -195,7 +205,8 @@ class UpstreamConnection(Link):
         if b"\0" in value:
             raise MalformedAnswer
         if self._in_head:
-            self._raw.append((name, value))
+            self._names.append(name)
+            self._lines.append(value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -203,11 +214,14 @@ class UpstreamConnection(Link):
             return
         parser = cast(HttpResponseParser, self._parser)
         code = parser.get_status_code()
-        raw = self._raw
-        tidy(raw)
-        head = AnswerHead(code, self._phrase, raw, should_close=not parser.should_keep_alive())
+        lines = self._lines
+        if self._head_size:
+            check_lines(lines)
+        head = AnswerHead(
+            code, self._phrase, Fields(self._shapes.of(self._names), lines), should_close=not parser.should_keep_alive()
+        )
         self._spoiled = self._spoiled or head.should_close
-        self._phrase, self._raw = b"", []
+        self._phrase, self._names, self._lines = b"", [], []
         body = Body(self)
         self._interim = code < 200 and code != 101
         if not self._interim:

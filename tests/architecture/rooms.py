@@ -13,6 +13,7 @@ VOCABULARY = (
     "proxy.clock",
     "proxy.dialects",
     "proxy.exchange",
+    "proxy.fields",
     "proxy.link",
     "proxy.observer",
     "proxy.outcome",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from proxy.decisions.classification import REMEMBERED_PATHS, AnyRequest, Matcher, MatchSettings, Router, choose
+from proxy.decisions.classification import REMEMBERED_PATHS, AnyRequest, Matcher, MatchSettings, Router
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.plan import RoutePlan
@@ -37,7 +37,7 @@ def a_router(*routes: RoutePlan, default: RoutePlan | None = None) -> Router:
 
 
 def names(router: Router, path: str, fields: Mapping[str, str] = NOTHING) -> list[str]:
-    return [route.name for route in router.candidates(path, fields)]
+    return [route.name for route in router.candidates(path, fields).routes]
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_which_candidate_it_is_depends_on_the_model() -> None:
         a_route("other", MatchSettings(path=("/v1/*",))),
     )
     candidates = router.candidates("/v1/chat/completions", NOTHING)
-    chosen = [choose(candidates, model) for model in ("gpt-5", "llama", None)]
+    chosen = [candidates.choose(model) for model in ("gpt-5", "llama", None)]
     assert [route.name if route else None for route in chosen] == ["large", "other", "other"]
 
 
 def test_a_model_that_no_route_takes_finds_none() -> None:
     router = a_router(a_route("large", MatchSettings(model=("gpt-*",))))
-    assert choose(router.candidates("/v1/chat/completions", NOTHING), "llama") is None
+    assert router.candidates("/v1/chat/completions", NOTHING).choose("llama") is None
 
 
 @pytest.mark.parametrize("path", ["/alpha/chat/completions", "/alpha/", "/alpha", "/alpha//v1/../x"])

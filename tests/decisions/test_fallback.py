@@ -14,7 +14,7 @@ KINDS = st.sampled_from(list(OutcomeKind))
 
 
 def an_answer(status: int) -> KeptAnswer:
-    return KeptAnswer(status=status, phrase=b"", headers=(), body=b"")
+    return KeptAnswer(status=status, phrase=b"", lines=b"", body=b"")
 
 
 def goes_on(outcome: Outcome, *, own_key: bool = True, repeatable: bool = True, resendable: bool = True) -> bool:

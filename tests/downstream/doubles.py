@@ -15,8 +15,9 @@ from proxy.downstream.reply import HttpReply
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
 from proxy.exchange import Exchange, Facts
+from proxy.fields import fields_of
 from proxy.outcome import Outcome
-from proxy.request import Fields, Request
+from proxy.request import Request
 from proxy.trace_context import Sampler
 from tests.downstream.visitor import until
 from tests.fakes import answered, counting_bits
@@ -54,7 +55,7 @@ class FakeArrival:
 
     def __init__(self, *, wants_close: bool = False, unread: bool = False, closing: bool = False) -> None:
         self.transport: FakeTransport | None = FakeTransport()
-        self.message = SimpleNamespace(should_close=wants_close)
+        self.should_close = wants_close
         self.payload = SimpleNamespace(is_eof=lambda: not unread)
         self.closing = closing
         self.paused = False
@@ -70,9 +71,8 @@ def a_reply(
     upload: object = None,
 ) -> tuple[HttpReply, Facts]:
     """A reply to such a request, and the facts that it stamps."""
-    raw = tuple((name.encode(), value.encode()) for name, value in headers)
-    fields = Fields(raw)
-    request = Request(method=method, target="/x", headers=raw, fields=fields, version=version)
+    fields = fields_of((name.encode(), value.encode()) for name, value in headers)
+    request = Request(method, "/x", fields, version=version)
     request.upload = upload  # type: ignore[assignment]
     facts = Facts(request_id="r1", arrived_at=0.0, arrived_ns=0)
     return HttpReply(cast(Arrival, arrival), request, facts, closing=closing), facts
@@ -128,8 +128,11 @@ async def data_server(pipeline: Pipeline) -> AsyncIterator[Running]:
 
 async def reading(exchange: Exchange) -> Outcome:
     """A pipeline that reads the whole body and answers with it."""
-    body = await exchange.request.upload.read_all() if exchange.request.upload is not None else b""
-    exchange.reply.start(200, b"OK", [(b"x-target", exchange.request.target.encode())], length=len(body), body=body)
+    request = exchange.request
+    body = await request.upload.read_all() if request.upload is not None else request.body or b""
+    exchange.reply.start(
+        200, b"OK", b"x-target: %b\r\n" % exchange.request.target.encode(), length=len(body), body=body
+    )
     return answered()
 
 

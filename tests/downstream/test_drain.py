@@ -56,7 +56,7 @@ async def test_a_drain_without_linger_waits_for_a_body_and_its_answer() -> None:
 
 async def much(exchange: Exchange) -> Outcome:
     """An answer that no buffer of a socket holds."""
-    exchange.reply.start(200, b"OK", [], length=MUCH, body=bytes(MUCH))
+    exchange.reply.start(200, b"OK", b"", length=MUCH, body=bytes(MUCH))
     return answered()
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.downstream.reply import SMALL_PIECE, trail
 from proxy.exchange import Attempt, Facts
+from proxy.fields import lines_of
 from proxy.outcome import OutcomeKind
 from tests.downstream.doubles import FakeArrival, FakeTransport, a_reply
 from tests.downstream.visitor import Answer, read_answer
@@ -41,9 +42,9 @@ def test_exactly_one_framing(version: tuple[int, int], method: str, status: int,
     arrival = FakeArrival(wants_close=wants_close)
     reply, facts = a_reply(arrival, method=method, version=version)
     if how == "whole":
-        reply.start(status, b"Oh", [(b"x-a", b"1")], length=len(BODY), body=BODY)
+        reply.start(status, b"Oh", b"x-a: 1\r\n", length=len(BODY), body=BODY)
     else:
-        reply.start(status, b"Oh", [(b"x-a", b"1")], length=len(BODY) if how == "length" else None)
+        reply.start(status, b"Oh", b"x-a: 1\r\n", length=len(BODY) if how == "length" else None)
         reply.write(BODY[:2])
         reply.write(BODY[2:])
         reply.finish()
@@ -72,7 +73,7 @@ def test_exactly_one_framing(version: tuple[int, int], method: str, status: int,
 def test_chunks_read_back(pieces: list[bytes]) -> None:
     arrival = FakeArrival()
     reply, facts = a_reply(arrival)
-    reply.start(200, b"OK", [], length=None)
+    reply.start(200, b"OK", b"", length=None)
     for piece in pieces:
         reply.write(piece)
     reply.finish()
@@ -85,7 +86,7 @@ def test_chunks_read_back(pieces: list[bytes]) -> None:
 def test_a_whole_answer_is_one_write(size: int) -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival)
-    reply.start(200, b"OK", [], length=size, body=bytes(size))
+    reply.start(200, b"OK", b"", length=size, body=bytes(size))
     reply.finish()
     assert len(sent(arrival).written) == 1
     assert answer_of(arrival).body == bytes(size)
@@ -95,7 +96,7 @@ def test_header_lines_stay_as_they_are() -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival)
     lines = [(b"Set-Cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"X-Title", b"caf\xe9"), (b"x-empty", b"")]
-    reply.start(200, b"Tr\xe8s bien", lines, length=0, body=b"")
+    reply.start(200, b"Tr\xe8s bien", lines_of(lines), length=0, body=b"")
     answer = answer_of(arrival)
     assert (answer.phrase, answer.headers[:4]) == (b"Tr\xe8s bien", tuple(lines))
 
@@ -104,7 +105,7 @@ def test_header_lines_stay_as_they_are() -> None:
 def test_a_connection_that_will_not_be_used_again_says_so(why: str) -> None:
     arrival = FakeArrival(closing=why == "server closes", unread=why == "body unread")
     reply, _ = a_reply(arrival, closing=why == "draining", upload=object() if why == "body unread" else None)
-    reply.start(200, b"OK", [], length=0, body=b"")
+    reply.start(200, b"OK", b"", length=0, body=b"")
     assert answer_of(arrival).get("connection") == b"close"
     assert not reply.keeps_alive
 
@@ -113,7 +114,7 @@ def test_a_connection_that_will_not_be_used_again_says_so(why: str) -> None:
 def test_an_aborted_answer_can_be_seen_to_be_cut_and_is_still_delivered(length: int | None) -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival)
-    reply.start(200, b"OK", [], length=length)
+    reply.start(200, b"OK", b"", length=length)
     reply.write(b"part")
     reply.abort()
     reply.finish()
@@ -125,7 +126,7 @@ def test_an_aborted_answer_can_be_seen_to_be_cut_and_is_still_delivered(length: 
 def test_an_aborted_answer_that_ends_with_its_connection_is_reset_not_closed() -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival, version=(1, 0))
-    reply.start(200, b"OK", [], length=None)
+    reply.start(200, b"OK", b"", length=None)
     reply.write(b"part")
     reply.abort()
     assert sent(arrival).end == "aborted"
@@ -134,7 +135,7 @@ def test_an_aborted_answer_that_ends_with_its_connection_is_reset_not_closed() -
 def test_an_aborted_answer_to_a_client_that_does_not_read_is_not_waited_for() -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival)
-    reply.start(200, b"OK", [], length=None)
+    reply.start(200, b"OK", b"", length=None)
     arrival.paused = True
     reply.abort()
     assert sent(arrival).end == "aborted"
@@ -143,7 +144,7 @@ def test_an_aborted_answer_to_a_client_that_does_not_read_is_not_waited_for() ->
 def test_nothing_is_written_after_the_end_of_the_connection() -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival)
-    reply.start(200, b"OK", [], length=None)
+    reply.start(200, b"OK", b"", length=None)
     before = sent(arrival).data
     reply.abort()
     reply.write(b"late")
@@ -156,7 +157,7 @@ def test_a_lost_connection_is_written_to_without_a_failure() -> None:
     arrival = FakeArrival()
     arrival.transport = None
     reply, _ = a_reply(arrival)
-    reply.start(200, b"OK", [], length=None)
+    reply.start(200, b"OK", b"", length=None)
     reply.write(b"x")
     reply.write(bytes(SMALL_PIECE * 2))
     reply.finish()
@@ -177,7 +178,7 @@ def test_every_answer_is_stamped() -> None:
     arrival = FakeArrival()
     reply, facts = a_reply(arrival)
     facts.provider, facts.tier, facts.attempts = "alpha", 2, [an_attempt(1), an_attempt(2)]
-    reply.start(200, b"OK", [], length=0, body=b"")
+    reply.start(200, b"OK", b"", length=0, body=b"")
     answer = answer_of(arrival)
     stamps = {name: value for name, value in answer.headers if name.startswith(b"x-sponson")}
     assert stamps == {
@@ -191,7 +192,7 @@ def test_every_answer_is_stamped() -> None:
 def test_an_answer_that_no_provider_gave_names_none() -> None:
     arrival = FakeArrival()
     reply, _ = a_reply(arrival)
-    reply.start(404, b"Not Found", [], length=0, body=b"")
+    reply.start(404, b"Not Found", b"", length=0, body=b"")
     answer = answer_of(arrival)
     assert (answer.get("x-sponson-attempts"), answer.get("x-sponson-provider")) == (b"0", None)
     assert answer.get("x-sponson-trail") is None
@@ -201,7 +202,7 @@ def test_the_trail_is_given_to_who_asks_for_it() -> None:
     arrival = FakeArrival()
     reply, facts = a_reply(arrival, headers=[("X-Sponson-Trail", "1")])
     facts.attempts = [an_attempt(1), an_attempt(2, status=0, key_id="", kind=OutcomeKind.CONNECT_TIMEOUT)]
-    reply.start(504, b"Gateway Timeout", [], length=0, body=b"")
+    reply.start(504, b"Gateway Timeout", b"", length=0, body=b"")
     assert answer_of(arrival).get("x-sponson-trail") == (
         b"tier=1;provider=alpha;key=a1;status=429;reason=rate_limited;ms=250, "
         b"tier=2;provider=alpha;key=-;status=-;reason=connect_timeout;ms=250"

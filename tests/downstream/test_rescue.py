@@ -6,14 +6,13 @@ import pytest
 from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.downstream.rescue import PHRASES, reason_of, rescue
 from proxy.exchange import Exchange
+from proxy.fields import pairs_of
 from proxy.outcome import LOCAL_REASON, STATUS, KeptAnswer, Outcome, OutcomeKind, Reason, refused
 from tests.fakes import Ask, FakeReply, make_exchange
 
 DIALECTS = ["openai", "anthropic", "opaque"]
-KEPT = KeptAnswer(
-    status=529, phrase=b"Overloaded", headers=((b"x-up", b"1"), (b"X-Should-Retry", b"true")), body=b'{"error":{}}'
-)
-UNAUTHORIZED = KeptAnswer(status=401, phrase=b"Unauthorized", headers=(), body=b'{"error":{"message":"bad sk-ours"}}')
+KEPT = KeptAnswer(status=529, phrase=b"Overloaded", lines=b"x-up: 1\r\nX-Should-Retry: true\r\n", body=b'{"error":{}}')
+UNAUTHORIZED = KeptAnswer(status=401, phrase=b"Unauthorized", lines=b"", body=b'{"error":{"message":"bad sk-ours"}}')
 # Outcomes that carry an answer or have begun one; nobody is answered for them.
 NEVER_LOCAL = {OutcomeKind.OK, OutcomeKind.ANSWERED, OutcomeKind.CLIENT_LEFT, OutcomeKind.REFUSED, OutcomeKind.BUG}
 
@@ -96,7 +95,7 @@ def test_the_reason_that_was_told_is_recorded() -> None:
 def test_a_kept_answer_is_relayed_as_it_came() -> None:
     reply = rescued(an_exchange(), Outcome(OutcomeKind.UPSTREAM_ERROR, status=529, answer=KEPT))
     assert (reply.status, reply.phrase, reply.body) == (529, b"Overloaded", KEPT.body)
-    assert (reply.headers, reply.length, reply.end) == (list(KEPT.headers), len(KEPT.body), "finished")
+    assert (reply.headers, reply.length, reply.end) == (pairs_of(KEPT.lines), len(KEPT.body), "finished")
 
 
 @pytest.mark.parametrize("answer", [KEPT, None])
@@ -129,7 +128,7 @@ def test_a_403_that_does_not_blame_the_key_is_relayed() -> None:
 
 
 def test_a_failing_answer_to_head_does_not_claim_to_be_empty() -> None:
-    answer = KeptAnswer(status=500, phrase=b"Oh", headers=(), body=b"")
+    answer = KeptAnswer(status=500, phrase=b"Oh", lines=b"", body=b"")
     exchange = an_exchange(method="HEAD")
     reply = rescued(exchange, Outcome(OutcomeKind.UPSTREAM_ERROR, status=500, answer=answer))
     assert reply.length is None
@@ -137,7 +136,7 @@ def test_a_failing_answer_to_head_does_not_claim_to_be_empty() -> None:
 
 def begun(*, stream: bool, dialect: str | None = "openai") -> Exchange:
     exchange = an_exchange(dialect, stream=stream)
-    exchange.reply.start(200, b"OK", [], length=None)
+    exchange.reply.start(200, b"OK", b"", length=None)
     exchange.reply.write(b"data: {}\n\n")
     exchange.takes_event = stream
     return exchange
@@ -177,7 +176,7 @@ def test_another_answer_that_cannot_go_on_is_aborted_without_words(stream: bool,
 def test_no_event_is_put_into_a_stream_whose_length_was_promised() -> None:
     exchange = an_exchange(stream=True)
     exchange.takes_event = True
-    exchange.reply.start(200, b"OK", [], length=5000)
+    exchange.reply.start(200, b"OK", b"", length=5000)
     exchange.reply.write(b"data: {}\n\n")
     reply = rescued(exchange, Outcome(OutcomeKind.DRAINED))
     assert (reply.body, reply.end) == (b"data: {}\n\n", "aborted")

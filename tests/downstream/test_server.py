@@ -166,7 +166,7 @@ async def test_cancelling_all_names_the_cause_and_ends_the_connections() -> None
 async def failing(exchange: Exchange) -> Outcome:
     """A bug behind the pipeline's own last resort."""
     if exchange.request.path == "/begun":
-        exchange.reply.start(200, b"OK", [], length=None)
+        exchange.reply.start(200, b"OK", b"", length=None)
         exchange.reply.write(b"part")
     raise ZeroDivisionError
 
@@ -199,7 +199,7 @@ async def test_an_exchange_that_nobody_answered_ends_its_connection() -> None:
 
 async def test_an_early_answer_to_an_upload_ends_its_connection_after_its_body() -> None:
     async def early(exchange: Exchange) -> Outcome:
-        exchange.reply.start(413, b"Content Too Large", [], length=3, body=b"big")
+        exchange.reply.start(413, b"Content Too Large", b"", length=3, body=b"big")
         return Outcome(OutcomeKind.REFUSED, reason=Reason.BODY_TOO_LARGE)
 
     async with data_server(early) as running:

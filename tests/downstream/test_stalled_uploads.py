@@ -43,7 +43,7 @@ def test_an_early_answer_to_a_stalled_upload_ends_its_connection_after_the_linge
         """A provider has answered while the upload is still passed on to it."""
         pump = UploadPump(upload_of(exchange), cast(UpstreamConnection, FakeConnection()))
         await settle()
-        exchange.reply.start(413, b"Content Too Large", [], length=3, body=b"big")
+        exchange.reply.start(413, b"Content Too Large", b"", length=3, body=b"big")
         pump.stop()
         return answered(413)
 
@@ -72,7 +72,7 @@ def test_a_body_of_which_nothing_more_comes_is_given_up(name: str) -> None:
             await upload_of(exchange).read_all()
         except BodyProblem as problem:
             said.append(str(problem))
-        exchange.reply.start(400, b"Bad Request", [], length=0, body=b"")
+        exchange.reply.start(400, b"Bad Request", b"", length=0, body=b"")
         return Outcome(OutcomeKind.CALLER_ERROR)
 
     async def scene(loop: HurriedLoop) -> None:
@@ -100,24 +100,3 @@ def test_every_piece_of_a_body_begins_the_wait_for_the_next_one_anew() -> None:
             assert read_answer(await visitor.rest())[0].body == b"hello"
 
     hurried(scene)
-
-
-async def test_a_body_says_when_it_has_come_whole() -> None:
-    states: list[bool] = []
-    come = asyncio.Event()
-
-    async def pipeline(exchange: Exchange) -> Outcome:
-        states.append(upload_of(exchange).complete)
-        await come.wait()
-        await until(lambda: upload_of(exchange).complete)
-        return await reading(exchange)
-
-    async with data_server(pipeline) as running, visiting(running.port) as visitor:
-        await visitor.send(POST + b"connection: close\r\ncontent-length: 5\r\n\r\nhel")
-        await until(lambda: states == [False])
-        await visitor.send(b"lo")
-        come.set()
-        assert read_answer(await visitor.rest())[0].body == b"hello"
-    async with data_server(pipeline) as running, visiting(running.port) as visitor:
-        await visitor.send(POST + b"connection: close\r\ncontent-length: 5\r\n\r\nhello")
-        await until(lambda: states == [False, True])

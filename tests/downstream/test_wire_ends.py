@@ -228,7 +228,7 @@ async def test_closing_what_is_idle_lets_the_others_answer_and_closes_them_then(
     go_on = asyncio.Event()
 
     async def handle(arrival: Arrival) -> bool:
-        if arrival.message.path == "/slow":
+        if arrival.target == "/slow":
             await go_on.wait()
         assert arrival.transport is not None
         arrival.transport.write(b"HTTP/1.1 200 OK\r\nx-closing: %d\r\ncontent-length: 0\r\n\r\n" % arrival.closing)
@@ -257,7 +257,7 @@ async def test_an_offer_to_upgrade_is_declined_and_the_next_request_is_served(bo
         text = await arrival.payload.readany()
         assert arrival.transport is not None
         arrival.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
-        return not arrival.message.should_close
+        return not arrival.should_close
 
     async with serving(handle) as served, visiting(served.port) as visitor:
         await visitor.send(offer)

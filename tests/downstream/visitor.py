@@ -180,7 +180,7 @@ class Served:
 
     @property
     def targets(self) -> list[str]:
-        return [arrival.message.path for arrival in self.arrivals]
+        return [arrival.target for arrival in self.arrivals]
 
     async def _record(self, arrival: Arrival) -> bool:
         self.arrivals.append(arrival)

@@ -73,7 +73,7 @@ async def test_what_outlasts_the_drain_is_told_or_shown_a_break(order: str) -> N
         check_flushed(sink, calls(cases))
 
 
-@pytest.mark.parametrize("phase", BRIEF)
+@pytest.mark.parametrize("phase", sorted(BRIEF))
 async def test_who_has_seen_nothing_yet_is_told_even_of_an_answer_that_has_begun(phase: str) -> None:
     with full_listener() as hole:
         async with Lab(policy(hole, base="900ms"), flags=["--drain", "0s"]) as lab, lab.wire() as wire:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from proxy.exchange import Attempt, Exchange, Facts, PhaseLimits, Reply, Usage
+from proxy.fields import fields_of
 from proxy.outcome import OutcomeKind
 from proxy.request import Request
 from proxy.trace_context import TraceContext
@@ -38,7 +39,7 @@ def an_exchange(
     facts.attempts = list(attempts)
     facts.usage = attempts[-1].usage if attempts else None
     facts.trace = a_trace(sampled=False)
-    request = Request(method=method, target=target, headers=(), fields={})
+    request = Request(method, target, fields_of(()))
     return Exchange(request, cast("Reply", None), _changed(facts, changes))
 
 

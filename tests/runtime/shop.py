@@ -23,7 +23,7 @@ from proxy.stages.tier import ProviderTier
 from proxy.upstream.pool import Pool
 from tests.fakes import FakeClock, counting_bits
 from tests.policy.samples import load
-from tests.scripted import ManualObserver
+from tests.scripted import ManualObserver, within
 
 T = TypeVar("T")
 POLICY = """\
@@ -124,8 +124,8 @@ class Shop:
 
 def targets(runtime: Runtime) -> ModelTargets:
     """The pipelines of the only tier of the route to a provider."""
-    (plan,) = runtime.router.candidates("/alpha/chat/completions", {})
-    fallback = plan.call.keywords["call_next"]  # type: ignore[attr-defined]
+    (plan,) = runtime.router.candidates("/alpha/chat/completions", {}).routes
+    _, fallback = within(plan.call)
     assert isinstance(fallback, FallbackTiers)
     (tier,) = fallback._tiers
     assert isinstance(tier, ProviderTier)

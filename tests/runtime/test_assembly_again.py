@@ -63,7 +63,7 @@ async def test_another_secret_ends_rest_and_parking_of_its_key_only(shop: Shop) 
     assert shop.key("alpha", "a2").parked
     credential = shop.key("alpha", "a1").credential
     assert credential is not None
-    assert credential.header == (b"authorization", b"Bearer s1-new")
+    assert credential.line == b"authorization: Bearer s1-new\r\n"
     await shop.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from proxy.stages.breaker import ObservingBreakerStage
 from proxy.stages.fallback import FallbackTiers
 from proxy.stages.retry import RetryStage
 from tests.runtime.shop import Shop, breaker_of
+from tests.scripted import within
 
 ENFORCED = """\
 version: 1
@@ -53,15 +55,15 @@ async def shop() -> AsyncIterator[Shop]:
 
 def stages(shop: Shop, policy: str, path: str, tier: int = 0) -> list[Any]:
     """The stages of a route's tier, for models that the policy does not name."""
-    plan: Any = shop.live(policy).router.candidates(path, {})[0]
-    fallback = plan.call.keywords["call_next"]
+    plan: Any = shop.live(policy).router.candidates(path, {}).routes[0]
+    _, fallback = within(plan.call)
     assert isinstance(fallback, FallbackTiers)
     one: Any = fallback._tiers[tier]
     _, call = one.targets.of(None)
     found = []
-    while hasattr(call, "keywords"):
-        found.append(call.func)
-        call = call.keywords["call_next"]
+    while isinstance(call, FunctionType):
+        stage, call = within(call)
+        found.append(stage)
     return found
 
 
@@ -118,8 +120,8 @@ async def test_who_waits_for_a_place_goes_when_the_provider_becomes_observed(sho
 
 
 async def test_who_waits_at_a_model_that_callers_invented_goes_too(shop: Shop) -> None:
-    plan: Any = shop.live(ENFORCED).router.candidates("/v1/models", {})[0]
-    plan.call.keywords["call_next"]._tiers[0].targets.of("m-new")
+    plan: Any = shop.live(ENFORCED).router.candidates("/v1/models", {}).routes[0]
+    within(plan.call)[1]._tiers[0].targets.of("m-new")
     shop.permit("alpha", "m-new")
     waiter = shop.enter("alpha", "m-new")
     assert isinstance(waiter, Waiter)

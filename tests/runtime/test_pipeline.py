@@ -175,7 +175,7 @@ async def test_a_stream_holds_its_permit_to_the_last_byte() -> None:
     more = asyncio.Event()
 
     async def stream(exchange: Exchange) -> Outcome:
-        exchange.reply.start(200, b"OK", (), length=None)
+        exchange.reply.start(200, b"OK", b"", length=None)
         await more.wait()
         exchange.reply.finish()
         return answered()

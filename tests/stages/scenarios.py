@@ -41,7 +41,7 @@ class Wire:
         await self._stage.gate()
         if result.kind is not OutcomeKind.OK:
             return result
-        exchange.reply.start(200, b"OK", (), length=None)
+        exchange.reply.start(200, b"OK", b"", length=None)
         progress.first_content(clock.now())
         for _ in range(GATES_OF_A_STREAM - 2):
             await self._stage.gate()

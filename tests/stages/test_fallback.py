@@ -232,7 +232,7 @@ async def test_every_later_provider_tier_keeps_one_attempt_and_one_that_asks_nob
         ((("x-stainless-retry-count", "2"), ("x-envoy-attempt-count", "1")), 2),
         ((("x-stainless-retry-count", "\u00b2"),), 4),
         ((("x-envoy-attempt-count", "\u0663"),), 4),
-        ((("x-stainless-retry-count", "-1"), ("x-envoy-attempt-count", " 2")), 4),
+        ((("x-stainless-retry-count", "-1"), ("x-envoy-attempt-count", "+2")), 4),
     ],
 )
 async def test_a_caller_that_retries_gets_fewer_attempts(headers: tuple[tuple[str, str], ...], left: int) -> None:

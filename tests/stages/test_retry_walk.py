@@ -20,7 +20,7 @@ from tests.stages.world import ring_of
 
 K = OutcomeKind
 SECONDS = 120.0
-ANSWER = KeptAnswer(status=500, phrase=b"", headers=(), body=b"")
+ANSWER = KeptAnswer(status=500, phrase=b"", lines=b"", body=b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

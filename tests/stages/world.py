@@ -187,7 +187,7 @@ def ring_of(ids: Sequence[str]) -> KeyRing:
 def failed(status: int = 500) -> Outcome:
     """The outcome of a failing answer that was held back."""
     body = b"failed: %d" % status
-    kept = KeptAnswer(status=status, phrase=b"Failed", headers=((b"content-type", b"text/plain"),), body=body)
+    kept = KeptAnswer(status=status, phrase=b"Failed", lines=b"content-type: text/plain\r\n", body=body)
     return Outcome(kind_of_status(status), status=status, answer=kept)
 
 

@@ -132,7 +132,7 @@ async def test_header_bytes_stay_as_they_came() -> None:
             (b"Set-Cookie", b"a=1"),
             (b"Set-Cookie", b"b=2"),
             (b"x-title", b"caf\xe9 \xe4\xb8\xad"),
-            (b"x-ows", b"v"),
+            (b"x-ows", b"v \t"),
             (b"content-length", b"0"),
         )
         assert message.phrase == b"Tr\xe8s bien"

@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.decisions.classification import choose
 from proxy.policy.difference.requests import MOST_SAMPLES, Routing, Sample, _filled, moves, samples
 from tests.policy.difference.policies import SECRETS, policies, written
 from tests.policy.samples import load
@@ -37,7 +36,7 @@ async def taken_by(policy: str, asked: list[Sample]) -> list[str | None]:
     """The names of the plans that a really assembled policy has for these requests."""
     shop = Shop(dict(SECRETS))
     router = shop.assemble(policy).router
-    plans = [choose(router.candidates(one.path, dict(one.headers)), one.model) for one in asked]
+    plans = [router.candidates(one.path, dict(one.headers)).choose(one.model) for one in asked]
     await shop.close()
     return [plan.name if plan is not None else None for plan in plans]
 

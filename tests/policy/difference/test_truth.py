@@ -14,6 +14,7 @@ from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget
 from proxy.upstream.pool import Pool
 from tests.policy.difference.policies import difference, says, section, told
 from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, park, rest
+from tests.scripted import within
 
 WITHOUT_ALPHA = "version: 1\nproviders: {beta: {base_url: 'http://127.0.0.1:9/v1'}}\n"
 RENAMED = changed("  alpha:\n", "  gamma:\n    was: alpha\n").replace("provider: alpha", "provider: gamma")
@@ -283,8 +284,8 @@ async def test_retry_budgets_of_a_renamed_route_stay_counted(shop: Shop) -> None
 async def test_a_model_that_is_named_goes_on_where_callers_asked_for_it_before(shop: Shop) -> None:
     new = changed("large: {limits: {concurrency: 3}}", "large: {limits: {concurrency: 3}}, tiny: {}")
     sentence(new, "model alpha/tiny", "where callers asked for it by name before, its queue and breaker go on")
-    plan: Any = shop.live(POLICY).router.candidates("/v1/models", {})[0]
-    plan.call.keywords["call_next"]._tiers[0].targets.of("tiny")
+    plan: Any = shop.live(POLICY).router.candidates("/v1/models", {}).routes[0]
+    within(plan.call)[1]._tiers[0].targets.of("tiny")
     shop.trip(breaker_of(shop, "tiny"))
     shop.live(new)
     assert breaker_of(shop, "tiny").state is BreakerState.OPEN

@@ -1,0 +1,155 @@
+"""Header fields: bytes as they came, found by name.
+
+Callers and providers repeat themselves: which names stand in a head, in which order, is understood once (a `Shape`),
+and whatever is decided by names alone is decided once for each shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar, overload
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+D = TypeVar("D")
+
+MAX_FIELD: Final = 65536
+MAX_FIELDS: Final = 256
+MOST_SHAPES: Final = 512
+LARGEST_SHAPE: Final = 4096
+"""Bytes of all names together; the shape of a larger head is not remembered."""
+
+
+class HeadTooLarge(Exception):
+    """A head beyond all measure; the parsers have no limits of their own."""
+
+
+class Shape:
+    """The names of a head's fields, in order.
+
+    `first` tells where the first field of a name (in lower case) stands; `repeated` are names that stand there more
+    than once. White space before a colon is no part of a name (RFC 9112 §5.1).
+    """
+
+    __slots__ = ("first", "names", "repeated")
+
+    def __init__(self, names: tuple[bytes, ...]) -> None:
+        self.names = names
+        self.first: dict[str, int] = {}
+        repeated = set()
+        for index, name in enumerate(names):
+            low = name.rstrip().lower().decode("latin-1")
+            if low in self.first:
+                repeated.add(low)
+            else:
+                self.first[low] = index
+        self.repeated = frozenset(repeated)
+
+    def __repr__(self) -> str:
+        return f"<Shape {', '.join(self.first)}>"
+
+
+class Shapes:
+    """Remembers shapes, within bounds: the other side chooses names."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], Shape] = {}
+
+    def of(self, names: list[bytes]) -> Shape:
+        """Returns the shape of a head with these names. Raises `HeadTooLarge`."""
+        key = tuple(names)
+        return self._known.get(key) or self._new(key)
+
+    def _new(self, key: tuple[bytes, ...]) -> Shape:
+        if len(key) > MAX_FIELDS:
+            raise HeadTooLarge
+        shape = Shape(key)
+        if sum(map(len, key)) <= LARGEST_SHAPE:
+            if len(self._known) >= MOST_SHAPES:
+                self._known.clear()
+            self._known[key] = shape
+        return shape
+
+    def __repr__(self) -> str:
+        return f"<Shapes {len(self._known)} known>"
+
+
+class Fields(Mapping[str, str]):
+    """The fields of one head: the first value of each name; `lines` are all values as they came.
+
+    White space around a value is no part of it, but is passed on as it came.
+    """
+
+    __slots__ = ("lines", "shape")
+
+    def __init__(self, shape: Shape, lines: list[bytes]) -> None:
+        self.shape = shape
+        self.lines = lines
+
+    @property
+    def raw(self) -> list[tuple[bytes, bytes]]:
+        """Names and values as they came, in order."""
+        return list(zip(self.shape.names, self.lines, strict=True))
+
+    @property
+    def repeated(self) -> frozenset[str]:
+        """Names, in lower case, that stand there more than once."""
+        return self.shape.repeated
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> str | None: ...
+
+    @overload
+    def get(self, name: str, default: D, /) -> str | D: ...
+
+    def get(self, name: str, default: D | None = None, /) -> str | D | None:
+        """Returns the first value of this field; `name` is in lower case."""
+        index = self.shape.first.get(name)
+        return default if index is None else _text(self.lines[index])
+
+    def getall(self, name: str) -> list[str]:
+        """Returns every value of this field, in order."""
+        return [_text(value) for key, value in self.raw if key.rstrip().lower().decode("latin-1") == name]
+
+    def __getitem__(self, name: str) -> str:
+        return _text(self.lines[self.shape.first[name.lower()]])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shape.first
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shape.first)
+
+    def __len__(self) -> int:
+        return len(self.shape.first)
+
+    def __repr__(self) -> str:
+        # Values may be secrets.
+        return f"<Fields {', '.join(self.shape.first)}>"
+
+
+def fields_of(raw: Iterable[tuple[bytes, bytes]]) -> Fields:
+    """Returns the fields of header lines that came from elsewhere than a parser."""
+    pairs = list(raw)
+    return Fields(Shape(tuple(name for name, _ in pairs)), [value for _, value in pairs])
+
+
+def lines_of(raw: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns fields as lines, ready for a head."""
+    return b"".join(b"%b: %b\r\n" % field for field in raw)
+
+
+def pairs_of(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Returns the names and values of such lines."""
+    return [(name, value) for name, _, value in (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])]
+
+
+def check_lines(lines: list[bytes]) -> None:
+    """Raises `HeadTooLarge` for a value beyond all measure."""
+    if any(len(line) > MAX_FIELD for line in lines):
+        raise HeadTooLarge
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape").strip(" \t")
