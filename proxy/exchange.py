@@ -159,7 +159,7 @@ class Attempt:
         "started_at", "status", "tier", "usage",
     )  # fmt: skip
 
-    def __init__(self, *, number: int, tier: int, provider: str, model: str, limits: PhaseLimits) -> None:
+    def __init__(self, number: int, tier: int, provider: str, model: str, limits: PhaseLimits) -> None:
         self.number = number
         self.tier = tier
         self.provider = provider
@@ -193,7 +193,7 @@ class Facts:
         "trace", "usage",
     )  # fmt: skip
 
-    def __init__(self, *, request_id: str, arrived_at: float, arrived_ns: int) -> None:
+    def __init__(self, request_id: str, arrived_at: float, arrived_ns: int) -> None:
         self.request_id = request_id
         self.arrived_at = arrived_at
         self.arrived_ns = arrived_ns

@@ -20,7 +20,7 @@ class Tier(Protocol):
     provider: str
     own_key: bool
 
-    async def __call__(self, exchange: Exchange) -> Outcome:
+    def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
         """Tries to answer."""
         ...
 

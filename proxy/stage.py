@@ -15,8 +15,11 @@ CallNext = Callable[[Exchange], Awaitable[Outcome]]
 class Stage(Protocol):
     """One concern around a call. Cleanup is synchronous, so that a cancelled task cannot stop half-way through it."""
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
-        """Surrounds `call_next` and returns the outcome once the last byte has been relayed."""
+    def __call__(self, exchange: Exchange, call_next: CallNext) -> Awaitable[Outcome]:
+        """Surrounds `call_next` and gives the outcome once the last byte has been relayed.
+
+        A stage that only does something before the call need not be a coroutine: it returns the call itself.
+        """
         ...
 
 

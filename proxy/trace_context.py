@@ -13,6 +13,7 @@ from typing import Final
 
 _TRACEPARENT: Final = re.compile(r"\s*([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\s*\Z")
 _RATIO_BITS: Final = 0xFFFFFFFFFFFFFFFF
+_RATIO_ALL: Final = float(1 << 64)
 
 
 class TraceContext:
@@ -49,7 +50,7 @@ class Sampler:
         """Returns True when the trace is recorded; `parent_sampled` is None for a new trace."""
         if parent_sampled is not None and self.follow_parent:
             return parent_sampled
-        return (trace_id & _RATIO_BITS) < round(self.ratio * (1 << 64))
+        return (trace_id & _RATIO_BITS) < self.ratio * _RATIO_ALL
 
 
 def parse_traceparent(value: str) -> tuple[int, int, bool] | None:
@@ -66,6 +67,19 @@ def parse_traceparent(value: str) -> tuple[int, int, bool] | None:
     return trace_id, span_id, bool(int(flags, 16) & 1)
 
 
+def new_trace(sampler: Sampler, bits: Callable[[int], int]) -> TraceContext:
+    """Begins a trace; `bits(n)` gives n random bits."""
+    trace_id = bits(128) or 1
+    return TraceContext(
+        trace_id=trace_id,
+        span_id=bits(64) or 1,
+        parent_span_id=0,
+        sampled=sampler.decide(trace_id, parent_sampled=None),
+        tracestate="",
+        remote=False,
+    )
+
+
 def join_trace(
     traceparent: str | None, tracestate: str, *, sampler: Sampler, bits: Callable[[int], int]
 ) -> TraceContext:
@@ -75,15 +89,7 @@ def join_trace(
     """
     parent = parse_traceparent(traceparent) if traceparent is not None else None
     if parent is None:
-        trace_id = bits(128) or 1
-        return TraceContext(
-            trace_id=trace_id,
-            span_id=bits(64) or 1,
-            parent_span_id=0,
-            sampled=sampler.decide(trace_id, parent_sampled=None),
-            tracestate="",
-            remote=False,
-        )
+        return new_trace(sampler, bits)
     trace_id, span_id, sampled = parent
     return TraceContext(
         trace_id=trace_id,

@@ -138,7 +138,8 @@ class Breaker:
 
     def acquire(self, now: float, *, stream: bool) -> Ticket | None:
         """Returns a ticket, or None when the breaker is open (or half-open with all its probes running)."""
-        self.tick(now)
+        if self._running or self._timed:
+            self.tick(now)
         if self.state is CLOSED:
             return Ticket(self, self.generation, probe=False, stream=stream)
         if self.state is OPEN or not self._probes.free(self.settings.probes):

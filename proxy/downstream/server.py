@@ -15,10 +15,11 @@ from proxy.downstream.connections import ConnectionServer
 from proxy.downstream.incoming import framing_problem, request_of
 from proxy.downstream.reply import HttpReply
 from proxy.exchange import CancelCause, Exchange, Facts
+from proxy.fields import Fields
 from proxy.outcome import Outcome, Reason, refused
 from proxy.ports import Bits
 from proxy.stage import CallNext
-from proxy.trace_context import Sampler, join_trace
+from proxy.trace_context import Sampler, TraceContext, join_trace, new_trace
 
 MALFORMED = "the request is not well-formed HTTP/1.1; send it again correctly framed"
 OWN_PATHS = "/sponson/"
@@ -93,10 +94,13 @@ class DataServer:
 
     async def _handle(self, arrival: Arrival) -> bool:
         """One request; whatever happens, nothing is written after what is on the wire."""
-        exchange = self._exchange(arrival)
-        reply = exchange.reply
-        assert isinstance(reply, HttpReply)
-        arrival.exchange = exchange
+        request = request_of(arrival)
+        self._count += 1
+        now = self.last_arrival = self._clock.now()
+        facts = Facts(f"{self._prefix}{self._count:08x}", now, self._clock.wall_ns())
+        facts.trace = self._trace(request.fields)
+        reply = HttpReply(arrival, request, facts, closing=self.draining)
+        exchange = arrival.exchange = Exchange(request, reply, facts)
         self.live[exchange] = arrival
         try:
             front = self._current()
@@ -116,17 +120,11 @@ class DataServer:
             reply.abort()
         return reply.keeps_alive
 
-    def _exchange(self, arrival: Arrival) -> Exchange:
-        clock = self._clock
-        request = request_of(arrival)
-        self._count += 1
-        now = self.last_arrival = clock.now()
-        facts = Facts(request_id=f"{self._prefix}{self._count:08x}", arrived_at=now, arrived_ns=clock.wall_ns())
-        fields = arrival.fields
-        parent = fields.get("traceparent")
-        state = ",".join(fields.getall("tracestate")) if parent is not None else ""
-        facts.trace = join_trace(parent, state, sampler=self._sampler, bits=self._bits)
-        return Exchange(request, HttpReply(arrival, request, facts, closing=self.draining), facts)
+    def _trace(self, fields: Fields) -> TraceContext:
+        if "traceparent" not in fields.shape.first:
+            return new_trace(self._sampler, self._bits)
+        state = ",".join(fields.getall("tracestate"))
+        return join_trace(fields["traceparent"], state, sampler=self._sampler, bits=self._bits)
 
     def _problem(self, arrival: Arrival, exchange: Exchange) -> Outcome | None:
         if arrival.malformed:

@@ -28,8 +28,8 @@ class BatchedObserver:
         return f"<BatchedObserver {len(self._pending)} pending>"
 
     def ended(self, exchange: Exchange) -> None:
-        """Keeps the exchange for its batch, without the bodies that nobody looks at any more."""
-        exchange.payload = exchange.document = exchange.request.body = exchange.request.upload = None
+        """Keeps the exchange for its batch, without an upload that nobody reads any more."""
+        exchange.request.upload = None
         pending = self._pending
         pending.append(exchange)
         if len(pending) >= BATCH:

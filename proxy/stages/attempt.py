@@ -44,17 +44,18 @@ class AttemptStage:
         facts, paced = exchange.facts, self._paced
         if paced is not None and (facts.stream or exchange.payload is None):
             paced = None
+        now = self._clock.now()
         attempt = Attempt(
-            number=len(facts.attempts) + 1,
-            tier=facts.tier,
-            provider=self._provider,
-            model=self._model,
-            limits=self._limits if paced is None else paced.limits(self._clock.now()),
+            len(facts.attempts) + 1,
+            facts.tier,
+            self._provider,
+            self._model,
+            self._limits if paced is None else paced.limits(now),
         )
         if exchange.credential is not None:
             attempt.key_id = exchange.credential.key_id
         attempt.span_id = self._bits(64) or 1
-        attempt.started_at = self._clock.now()
+        attempt.started_at = now
         attempt.kind = OutcomeKind.BUG
         exchange.attempt = attempt
         facts.attempts.append(attempt)

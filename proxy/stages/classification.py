@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import orjson
 
@@ -26,7 +27,7 @@ NO_ROOM = (
 class Classification:
     """Terminal of the front: hands the exchange to the pipeline of its route.
 
-    While it runs, the bytes of the exchange's body are counted in `bodies`.
+    From here on the bytes of the exchange's body are counted in `bodies`, until `Exchange.forget_body`.
     """
 
     __slots__ = ("_bodies", "_router")
@@ -35,7 +36,7 @@ class Classification:
         self._router = router
         self._bodies = bodies
 
-    async def __call__(self, exchange: Exchange) -> Outcome:
+    def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
         """Finds the route, or refuses: `no_route`, `body_too_large`, `bad_request`, `queue_full`, `total_timeout`."""
         request, facts = exchange.request, exchange.facts
         found = self._router.candidates(request.path, request.fields)
@@ -46,24 +47,22 @@ class Classification:
         else:
             exchange.dialect = DEFAULT_DIALECT
         if not found.routes:
-            return _no_route(exchange)
-        try:
-            if (body := request.body) is None:
-                if (problem := await self._read_body(exchange, found)) is not None:
-                    return problem
-                body = request.body
-            elif body:
-                facts.request_bytes = len(body)
-                if not self._count(exchange, len(body)):
-                    return refused(Reason.QUEUE_FULL, retry_after=1.0, detail=NO_ROOM)
-            plan = self._plan(exchange, found, body)
-            if isinstance(plan, Outcome):
-                return plan
-            return await plan.call(exchange)
-        finally:
-            if exchange.body_bytes:
-                self._bodies.give_back(exchange.body_bytes)
-                exchange.body_bytes = 0
+            return _ended(_no_route(exchange))
+        body = request.body
+        if body is None:
+            return self._read_and_go_on(exchange, found)
+        if body:
+            facts.request_bytes = len(body)
+            if not self._count(exchange, len(body)):
+                return _ended(refused(Reason.QUEUE_FULL, retry_after=1.0, detail=NO_ROOM))
+        plan = self._plan(exchange, found, body)
+        return _ended(plan) if isinstance(plan, Outcome) else plan.call(exchange)
+
+    async def _read_and_go_on(self, exchange: Exchange, found: Candidates) -> Outcome:
+        if (problem := await self._read_body(exchange, found)) is not None:
+            return problem
+        plan = self._plan(exchange, found, exchange.request.body)
+        return plan if isinstance(plan, Outcome) else await plan.call(exchange)
 
     def _plan(self, exchange: Exchange, found: Candidates, body: bytes | None) -> RoutePlan | Outcome:
         """Chooses the route that the body's model means, and what may be done with the request on it."""
@@ -130,6 +129,10 @@ class Classification:
         exchange.bodies = self._bodies
         exchange.body_bytes += size
         return True
+
+
+async def _ended(outcome: Outcome) -> Outcome:
+    return outcome
 
 
 def _understand(exchange: Exchange) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from proxy.decisions.deadline import deadline_at
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
@@ -17,7 +19,7 @@ class DeadlineStage:
         self._total = total
         self._waits = waits
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
+    def __call__(self, exchange: Exchange, call_next: CallNext) -> Awaitable[Outcome]:
         """Sets the deadline and goes on."""
         exchange.deadline_at = deadline_at(exchange.facts.arrived_at, self._total, self._waits)
-        return await call_next(exchange)
+        return call_next(exchange)

@@ -39,6 +39,8 @@ class FallbackTiers:
             exchange.later_tiers, exchange.attempts_kept = self._later[index]
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
             outcome = await tier(exchange)
+            if outcome.kind is OutcomeKind.OK and not spent and best is None:
+                return outcome
             spent = outcome.retries_spent = spent or outcome.retries_spent
             if not self._next_tier(exchange, tier, outcome):
                 if best is None or not _only_late(outcome) or better(best, outcome) is outcome:

@@ -46,11 +46,13 @@ class ObservationStage:
     def _end(self, exchange: Exchange, outcome: Outcome) -> None:
         facts = exchange.facts
         try:
-            if outcome.kind is not OutcomeKind.CLIENT_LEFT:
+            if not outcome.committed and outcome.kind is not OutcomeKind.CLIENT_LEFT:
                 self._rescue(exchange, outcome)
         finally:
             facts.kind = outcome.kind
             facts.reason = outcome.reason
             facts.detail = outcome.detail
             facts.ended_at = self._clock.now()
+            # Whoever counts what ended looks at no body any more.
+            exchange.forget_body()
             self._observer.ended(exchange)

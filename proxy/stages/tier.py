@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from proxy.decisions.joining import join
 from proxy.dialects.injection import ask_for_usage
@@ -12,6 +12,10 @@ from proxy.dialects.splice import with_fields, with_model
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
 from proxy.stage import CallNext
+
+REMEMBERED_PATHS: Final = 256
+LONGEST_REMEMBERED: Final = 1024
+"""How many joined paths are remembered, and how long ones: callers choose them."""
 
 
 class Targets(Protocol):
@@ -38,20 +42,29 @@ class ProviderTier:
     targets: Targets
     own_key: bool
     counts_tokens: bool = False
+    _paths: dict[str, str] = field(default_factory=dict)
 
-    async def __call__(self, exchange: Exchange) -> Outcome:
+    def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
         """Shapes the request for this tier and runs the target's pipeline."""
         request = exchange.request
-        path = request.path
-        if prefix := exchange.plan.prefix:
-            path = path[len(prefix) :] or "/"
-        exchange.upstream_path = join(path, self.root) + self._joined(request.query)
+        path = self._paths.get(request.path) or self._path(exchange)
+        exchange.upstream_path = path + self._joined(request.query) if request.query or self.query else path
         exchange.first_target = self.number == 1
         exchange.payload = self._shaped(exchange)
         exchange.facts.model, call = self.targets.of(self.model or exchange.model)
         if self.counts_tokens and (asking := self._asking(exchange)) is not None:
-            return await _asked(exchange, asking, call)
-        return await call(exchange)
+            return _asked(exchange, asking, call)
+        return call(exchange)
+
+    def _path(self, exchange: Exchange) -> str:
+        """Joins a path, and remembers it within bounds."""
+        asked = path = exchange.request.path
+        if prefix := exchange.plan.prefix:
+            path = path[len(prefix) :] or "/"
+        joined = join(path, self.root)
+        if len(self._paths) < REMEMBERED_PATHS and len(asked) <= LONGEST_REMEMBERED:
+            self._paths[asked] = joined
+        return joined
 
     def _joined(self, query: str) -> str:
         if not self.query:

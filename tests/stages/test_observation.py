@@ -109,9 +109,18 @@ async def test_a_rescue_that_fails_does_not_hide_the_exchange() -> None:
     stage, observer = built(rescue)
     exchange = make_exchange()
     with pytest.raises(LookupError):
-        await stage(exchange, ScriptedTerminal(answered()))
+        await stage(exchange, ScriptedTerminal(refused(Reason.QUEUE_FULL)))
     assert observer.exchanges == [exchange]
     assert exchange.facts.ended_at
+
+
+async def test_bodies_are_let_go_before_anybody_is_told() -> None:
+    stage, observer = built(Rescuer())
+    exchange = make_exchange()
+    exchange.payload, exchange.request.body, exchange.document = b"x" * 1000, b"x" * 1000, {"model": "m"}
+    await stage(exchange, ScriptedTerminal(answered()))
+    assert observer.exchanges == [exchange]
+    assert [exchange.payload, exchange.request.body, exchange.document] == [None] * 3
 
 
 def test_a_request_that_never_enters_is_answered_and_observed_too() -> None:
