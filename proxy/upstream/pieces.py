@@ -48,7 +48,7 @@ class Pieces:
         self._stream_end = call.attempt.connected_at + limits.stream
         self._end = min(deadline_at, self._stream_end)
         self._watch = call.watch
-        self._signs = 0
+        self._signs = meter.signs if meter is not None else 0
         self._begun = call.attempt.first_content_at > 0.0
         self.size = 0
 

@@ -200,11 +200,8 @@ class Relay:
         """The caller must see that the answer is not whole: an error event in its dialect, then an abort."""
         call = self._call
         reply = call.exchange.reply
-        rest = self.payload.taken()
-        if rest and self.meter is not None:
-            self.meter.feed(rest)
-        if rest := self._last_of(rest):
-            reply.write(rest)
+        if self.hides is not None:
+            reply.write(self._last_of(b""))
         if self._takes_event and self.operation is not None and reply.open_ended:
             reason = LOCAL_REASON.get(call.watch.expired or OutcomeKind.STREAM_BROKEN, Reason.UPSTREAM_UNREACHABLE)
             reply.write(self.operation.dialect.error_event(reason=reason, message="", operation=self.operation))

@@ -49,6 +49,7 @@ async def test_a_connection_that_is_over_or_dirty_serves_nobody_else(answer: byt
             outcome, attempt = await rig.call()
             assert (outcome.kind, rig.reply.body, attempt.reused) == (OutcomeKind.OK, b"ok", False)
             assert rig.peer.connections == number + 1
+        assert not any(kept.usable for kept in rig.pool._idle)
 
 
 async def test_an_answer_that_came_while_the_connection_was_idle_is_never_the_next_callers() -> None:
@@ -141,6 +142,13 @@ async def test_an_early_answer_to_an_upload_is_relayed_and_ends_the_connection()
         outcome, _ = await rig.call(Ask(upload=upload), payload=None)
         assert (outcome.kind, rig.reply.status, rig.reply.body) == (OutcomeKind.CALLER_ERROR, 413, body)
         assert rig.pool.idle == 0
+
+
+async def test_a_good_answer_to_an_upload_that_still_runs_ends_the_connection_too() -> None:
+    async with rigged(answering(OK)) as rig:
+        upload = FakeUpload([b"never"], length=99_999_999, gate=asyncio.Event())
+        outcome, _ = await rig.call(Ask(upload=upload), payload=None)
+        assert (outcome.kind, rig.reply.body, rig.pool.idle) == (OutcomeKind.OK, b"ok", 0)
 
 
 async def test_a_body_of_the_caller_s_that_breaks_off_is_the_caller_s_error() -> None:

@@ -157,3 +157,30 @@ async def test_a_coded_stream_without_content_waits_like_any_other() -> None:
         await until(lambda: len(rig.reply.body) == 3 * len(gzip.compress(PING)))
         rig.clock.advance(20.0)
         assert (await calling).kind is OutcomeKind.FIRST_BYTE_TIMEOUT
+
+
+@pytest.mark.parametrize("replaceable", [False, True], ids=["at once", "held"])
+async def test_half_an_event_after_the_first_content_is_no_sign_of_life(replaceable: bool) -> None:
+    steps = Stepwise(EVENTS_HEAD + chunk(WORD), chunk(WORD[:10]))
+    async with rigged(steps) as rig:
+        calling = rig.start(rig.exchange(STREAM, limits=FIRST, replaceable=replaceable))
+        steps.step()
+        await until(lambda: rig.reply.body == WORD)
+        rig.clock.advance(20.0)
+        steps.step()
+        await until(lambda: rig.reply.body == WORD + WORD[:10])
+        rig.clock.advance(40.0)
+        assert (await calling).kind is OutcomeKind.IDLE_TIMEOUT
+
+
+async def test_comments_before_any_content_are_signs_of_life_where_no_stream_was_asked_for() -> None:
+    steps = Stepwise(EVENTS_HEAD, *[chunk(PING)] * 3, chunk(WORD) + LAST_CHUNK)
+    async with rigged(steps) as rig:
+        calling = await begun(rig, steps, CHAT)
+        for count in range(1, 4):
+            rig.clock.advance(50.0)
+            steps.step()
+            await until(lambda count=count: rig.reply.body == PING * count)  # type: ignore[misc]
+        rig.clock.advance(50.0)
+        steps.step()
+        assert (await calling).kind is OutcomeKind.OK

@@ -227,6 +227,11 @@ def test_what_reaches_the_caller(headers: Lines) -> None:
     assert pairs_of(AnswerHeaders().forward(fields_of(headers))) == [f for f in headers if f[0].lower() not in gone]
 
 
+def test_every_connection_line_of_an_answer_is_read() -> None:
+    lines = [(b"Connection", b"keep-alive"), (b"X-Up", b"1"), (b"connection", b"x-up"), (b"Date", b"now")]
+    assert AnswerHeaders().forward(fields_of(lines)) == b"Date: now\r\n"
+
+
 def test_a_provider_cannot_speak_in_our_name() -> None:
     assert AnswerHeaders().forward(fields_of([(b"X-Sponson-Reason", b"no_route")])) == b""
 

@@ -68,6 +68,14 @@ async def test_packed_events_pass_as_they_came() -> None:
         assert rig.reply.body == packed
 
 
+async def test_packed_events_keep_their_length() -> None:
+    packed = gzip.compress(SENT)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n"
+    async with rigged(answering(head + b"content-length: %d\r\n\r\n" % len(packed) + packed)) as rig:
+        await hiding(rig)
+        assert (rig.reply.body, rig.reply.length) == (packed, len(packed))
+
+
 async def test_events_that_are_said_to_be_unpacked_are_looked_through() -> None:
     head = EVENTS_HEAD[:-2] + b"content-encoding: Identity\r\n\r\n"
     async with rigged(answering(stream(SENT, head=head))) as rig:

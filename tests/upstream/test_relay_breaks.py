@@ -95,3 +95,18 @@ async def test_no_event_can_follow_an_answer_that_is_no_stream() -> None:
         with pytest.raises(asyncio.CancelledError):
             await calling
         assert not exchange.takes_event
+
+
+async def test_what_was_told_before_the_reader_stopped_to_read_counts() -> None:
+    async with rigged(begins(WORD, USAGE, breaks=False)) as rig:
+        exchange = rig.exchange(STREAM)
+        rig.reply.paused = True
+        calling = rig.start(exchange)
+        await until(lambda: rig.reply.started)
+        rig.reply.resume()
+        await until(lambda: rig.reply.body == WORD)
+        rig.reply.paused = True
+        await until(lambda: rig.reply.body == WORD + USAGE)
+        rig.reply.resume(gone=True)
+        assert (await calling).kind is OutcomeKind.CLIENT_LEFT
+        assert exchange.facts.usage == Usage(3, 2, 0)
