@@ -198,6 +198,7 @@ class PolicyKeeper:
     def _live(self, candidate: Candidate, *, began: float) -> None:
         self._apply(candidate.snapshot)
         self._live_snapshot = candidate.snapshot
+        self._secrets.forget_others(candidate.snapshot)
         self._secret_digest = self._secrets.digest(candidate.snapshot)
         state = self.state
         state.revision += 1

@@ -49,6 +49,12 @@ class Secrets:
                     )
         return problems
 
+    def forget_others(self, snapshot: PolicySnapshot) -> None:
+        """Forgets every value that this policy, which is live, does not name: old policies' would pile up."""
+        named = {_id(source) for _, source in sources(snapshot)}
+        self._values = {identity: value for identity, value in self._values.items() if identity in named}
+        self._missed &= named
+
     def digest(self, snapshot: PolicySnapshot) -> str:
         """Returns a hash that changes when a value changes that this policy names."""
         whole = hashlib.sha256()

@@ -116,6 +116,17 @@ def test_the_digest_changes_with_any_value_and_only_with_values_of_this_policy(f
     assert secrets.digest(snapshot) == first
 
 
+def test_what_the_live_policy_does_not_name_is_forgotten(file: Path, tmp_path: Path) -> None:
+    secrets, old, other = Secrets({"TOKEN": "t0"}), policy(file), tmp_path / "other"
+    other.write_text("second-secret")
+    new = policy(other)
+    assert secrets.read(old) == secrets.read(new) == []
+    secrets.forget_others(new)
+    assert value(secrets, new) == "second-secret"
+    with pytest.raises(KeyError):
+        value(secrets, old)
+
+
 def test_nothing_shows_a_value(file: Path) -> None:
     secrets, snapshot = Secrets({"TOKEN": "hush-hush"}), policy(file)
     secrets.read(snapshot)
