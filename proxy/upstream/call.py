@@ -132,13 +132,15 @@ class Call:
         if not payload.is_eof() or message.code not in PLAIN or self._pump is not None:
             return None
         fields, exchange = message.headers, self.exchange
-        kind = fields.get("content-type", "")
-        if kind.startswith("text/") or exchange.request.method == "HEAD":
+        first = fields.shape.first
+        if "content-encoding" in first or ("transfer-encoding" in first and not _framing_is_clear(fields)):
             return None
-        if "content-encoding" in fields or not _framing_is_clear(fields):
+        at = first.get("content-type")
+        kind = fields.lines[at] if at is not None else b""
+        if b"text/" in kind or exchange.request.method == "HEAD":
             return None
         lines = self._answer_headers.forward(fields)
-        operation = exchange.operation if "json" in kind else None
+        operation = exchange.operation if b"json" in kind else None
         outcome = relay_whole(self, lines, operation, payload.taken(), now=self.attempt.head_at)
         self.reusable = not message.should_close
         return outcome

@@ -92,10 +92,8 @@ class HeaderPlan:
         `unpacked`: the answer must come as it is, because it is looked through; a packed one could not be.
         """
         shape = fields.shape
-        named = _NONE
-        if "connection" in shape.first:
-            named = connection_names(fields) - self._credentials
-        if named:
+        if named := connection_names(fields):
+            named -= self._credentials
             return self._compiled(shape, first, named, unpacked=unpacked).fill(fields.lines)
         known = self._known[first + 2 * unpacked]
         block = known.get(shape)
@@ -172,14 +170,17 @@ def _framing(length: int | None) -> bytes:
 
 def connection_names(fields: Fields) -> frozenset[bytes]:
     """Returns the fields that `Connection` lines name, but those whose loss would break credentials or framing."""
-    if "connection" not in fields.repeated and fields["connection"].lower() in _PLAIN:
+    shape = fields.shape
+    at = shape.first.get("connection")
+    if at is None or (fields.lines[at] in _PLAIN and "connection" not in shape.repeated):
         return _NONE
     lines = (line.encode("utf-8", "surrogateescape") for line in fields.getall("connection"))
-    return frozenset(token.strip().lower() for line in lines for token in line.split(b",")) - _UNTOUCHABLE
+    return frozenset(token.strip().lower() for line in lines for token in line.split(b",")) - _UNTOUCHABLE - _PLAIN
 
 
 _NONE: Final[frozenset[bytes]] = frozenset()
-_PLAIN: Final = frozenset({"keep-alive", "close"})
+_PLAIN: Final = frozenset({b"keep-alive", b"close", b"Keep-Alive", b"Close"})
+"""Options that name no field, as they are spelled; no other is so common."""
 
 
 class AnswerHeaders:
@@ -193,7 +194,7 @@ class AnswerHeaders:
     def forward(self, fields: Fields) -> bytes:
         """Returns the lines of the end-to-end fields, in order, as they came."""
         shape = fields.shape
-        if "connection" in shape.first and (named := connection_names(fields)):
+        if named := connection_names(fields):
             return Block(shape, lambda name: _reaches_callers(name) and name.lower() not in named).fill(fields.lines)
         block = self._known.get(shape)
         if block is None:
