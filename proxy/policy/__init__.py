@@ -17,5 +17,6 @@
 | load | all of it in order: bytes → PolicySnapshot, or all problems |
 | secret_sources | values that the policy names: environment variables and files |
 | snapshot | PolicySnapshot: plain frozen values |
+| identities | by what live state is known, and was known before renamings |
 | difference/ | two snapshots → what going from one to the other does to live state |
 """

@@ -18,6 +18,7 @@ from proxy.decisions.retry import RetryBudget
 from proxy.decisions.shares import share_of
 from proxy.observer import Observer
 from proxy.plan import RoutePlan, Tier
+from proxy.policy.identities import of_budget, own_route
 from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
@@ -129,14 +130,13 @@ class _RouteMaker:
 
     def route(self, route: RouteSnapshot) -> RoutePlan:
         """Compiles a route of the policy."""
-        return self._plan(route, Matcher(route.match), prefix="")
+        return self._plan(route, Matcher(route.match), name=route.name, prefix="")
 
     def only(self, name: str, *, prefix: str) -> RoutePlan:
         """Compiles the route to one provider alone (`/<provider>/…`, and a policy without routes)."""
-        route = RouteSnapshot(name=name, tiers=(ProviderTier(provider=name),))
-        return self._plan(route, AnyRequest(), prefix=prefix)
+        return self._plan(own_route(self._providers[name].snapshot), AnyRequest(), name=name, prefix=prefix)
 
-    def _plan(self, route: RouteSnapshot, matcher: Matcher | AnyRequest, *, prefix: str) -> RoutePlan:
+    def _plan(self, route: RouteSnapshot, matcher: Matcher | AnyRequest, *, name: str, prefix: str) -> RoutePlan:
         shop = self._shop
         tiers: list[Tier] = []
         waits = 0.0
@@ -150,7 +150,7 @@ class _RouteMaker:
         deadline = DeadlineStage(total=route.total_seconds, waits=waits)
         fallback = FallbackTiers(tiers, retry=route.retry, clock=shop.clock)
         return RoutePlan(
-            name=route.name,
+            name=name,
             matcher=matcher,
             call=pipeline.route(deadline, fallback),
             prefix=prefix,
@@ -179,11 +179,8 @@ class _RouteMaker:
         observes = self._providers[tier.provider].observes or route.observe
         provider = self._providers[tier.provider].snapshot
         timeouts = provider.timeouts
-        budget = self._shop.kept.get(
-            ("budget", route.name, provider.name),
-            lambda: RetryBudget(route.retry.budget),
-            was=("budget", route.was or route.name, provider.was or provider.name),
-        )
+        identity, *was = of_budget(route, provider)
+        budget = self._shop.kept.get(identity, lambda: RetryBudget(route.retry.budget), was=was)
         self._shop.later(lambda: budget.reconfigure(route.retry.budget))
         return TierParts(
             retry=route.retry,

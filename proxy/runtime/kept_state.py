@@ -7,7 +7,7 @@ away: an assembly that fails leaves every core where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from proxy.decisions.places import Places
@@ -74,10 +74,11 @@ class KeptState:
         self._asked = set()
         self._renamed = {}
 
-    def get(self, identity: Identity, make: Callable[[], T], *, was: Identity | None = None) -> T:
-        """Returns the core of this identity, made if there is none; `was` is the identity it had before a renaming.
+    def get(self, identity: Identity, make: Callable[[], T], *, was: Sequence[Identity] = ()) -> T:
+        """Returns the core of this identity, made if there is none; `was` are those it may have had before renamings.
 
-        A core that the same policy asks for under its old identity is not renamed.
+        The first of them that has a core counts. One that the same policy asks for under its old identity is not
+        renamed.
         """
         kept = self._kept.get(identity)
         if kept is None:
@@ -88,14 +89,14 @@ class KeptState:
             kept.in_use, kept.unused_since = True, None
         return cast(T, kept.core)
 
-    def _renamed_from(self, was: Identity | None, identity: Identity) -> _Kept | None:
-        old = self._kept.get(was) if was is not None and was not in self._asked else None
-        if old is None or was is None:
+    def _renamed_from(self, was: Sequence[Identity], identity: Identity) -> _Kept | None:
+        old = next((one for one in was if one in self._kept), None)
+        if old is None or old in self._asked:
             return None
         if not self._assembling:
-            return self._kept.pop(was)
-        self._renamed[identity] = was
-        return _Kept(old.core, in_use=False)
+            return self._kept.pop(old)
+        self._renamed[identity] = old
+        return _Kept(self._kept[old].core, in_use=False)
 
     def commit(self, now: float) -> None:
         """The assembled policy is live: old names are forgotten, the ten minutes of what it does not use begin."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from proxy.decisions.breaker import Breaker
@@ -14,10 +14,10 @@ from proxy.decisions.queues import Line, Room
 from proxy.decisions.shares import share_of
 from proxy.exchange import Credential, PhaseLimits
 from proxy.observer import KeyChanged
+from proxy.policy.identities import Identity, of_key, of_provider
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
 from proxy.runtime import pipeline
 from proxy.runtime.guard import ANY_MODEL, Guard
-from proxy.runtime.kept_state import Identity
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
 from proxy.runtime.secrets import secret_hash
 from proxy.runtime.workshop import Workshop
@@ -137,17 +137,16 @@ class Provider:
         granted = share_of(snapshot.concurrency, self._shop.fleet, key=snapshot.name)
         return min(granted, snapshot.connections.max)
 
-    def _identity(self, kind: str, *rest: str) -> tuple[Identity, Identity | None]:
-        was = self.snapshot.was
-        return (kind, self.snapshot.name, *rest), (kind, was, *rest) if was is not None else None
-
     def _kept(self, kind: str, make: Callable[[], T], *rest: str) -> T:
-        identity, was = self._identity(kind, *rest)
+        identity, *was = of_provider(kind, self.snapshot, *rest)
         return self._shop.kept.get(identity, make, was=was)
 
     def _places(self, kind: str, size: int, *rest: str) -> Places:
-        label = "/".join((self.snapshot.name, *rest))
-        places = self._kept(kind, lambda: Places(f"{kind} {label}", size), *rest)
+        return self._places_of(of_provider(kind, self.snapshot, *rest), size)
+
+    def _places_of(self, identities: Sequence[Identity], size: int) -> Places:
+        (kind, *names), *was = identities
+        places = self._shop.kept.get(identities[0], lambda: Places(f"{kind} {'/'.join(names)}", size), was=was)
         self._shop.later(lambda: places.reconfigure(size))
         return places
 
@@ -226,11 +225,7 @@ class Provider:
 
     def _key(self, snapshot: KeySnapshot) -> Key:
         shop, provider = self._shop, self.snapshot
-        identity, was = self._identity("credential", snapshot.id)
-        if snapshot.was is not None:
-            was = ("credential", provider.name, snapshot.was)
-            if provider.was is not None and was not in shop.kept:
-                was = ("credential", provider.was, snapshot.was)
+        identity, *was = of_key("credential", provider, snapshot)
         key = shop.kept.get(identity, lambda: Key(snapshot.id), was=was)
         secret = shop.secrets[snapshot.source]
         auth = provider.auth
@@ -239,7 +234,7 @@ class Provider:
         places = None
         if snapshot.concurrency is not None:
             share = share_of(snapshot.concurrency, shop.fleet, key=f"{provider.name}/key/{snapshot.id}")
-            places = self._places("key", share, snapshot.id)
+            places = self._places_of(of_key("key", provider, snapshot), share)
 
         def change() -> None:
             key.id = snapshot.id

@@ -195,3 +195,65 @@ async def test_a_renamed_route_keeps_its_budget(shop: Shop) -> None:
     budget = shop.core(RetryBudget, "budget", "chat", "alpha")
     shop.live(changed("- name: chat\n", "- name: talk\n    was: chat\n"))
     assert shop.core(RetryBudget, "budget", "talk", "alpha") is budget
+
+
+ALPHA_IS_GAMMA = ("  alpha:\n", "  gamma:\n    was: alpha\n")
+OLD_NAMES = changed("{id: a1, env: KEY_1}", "{id: a1, was: a0, env: KEY_1}").replace(
+    "name: chat\n", "name: chat\n    was: talk\n"
+)
+
+
+async def test_a_renamed_provider_keeps_what_bears_an_old_name_of_its_own(shop: Shop) -> None:
+    shop.live(OLD_NAMES)
+    park(shop, "a1")
+    budget = shop.core(RetryBudget, "budget", "chat", "alpha")
+    shop.live(OLD_NAMES.replace(*ALPHA_IS_GAMMA).replace("provider: alpha", "provider: gamma"))
+    assert shop.key("gamma", "a1").parked
+    assert shop.core(RetryBudget, "budget", "chat", "gamma") is budget
+
+
+async def test_a_renamed_key_keeps_its_places(shop: Shop) -> None:
+    shop.live(POLICY)
+    for _ in range(2):
+        shop.permit("alpha", "large")
+    places = shop.core(Places, "key", "alpha", "a2")
+    assert places.used == 1
+    renamed = changed("{id: a2, env: KEY_2, concurrency: 5}", "{id: second, was: a2, env: KEY_2, concurrency: 4}")
+    shop.live(renamed)
+    assert shop.core(Places, "key", "alpha", "second") is places
+    assert (places.used, places.size) == (1, 4)
+    shop.live(renamed.replace(*ALPHA_IS_GAMMA).replace("provider: alpha", "provider: gamma"))
+    assert shop.core(Places, "key", "gamma", "second") is places
+
+
+async def test_a_key_that_is_renamed_with_its_provider_keeps_its_places_and_stays_parked(shop: Shop) -> None:
+    shop.live(POLICY)
+    park(shop, "a2")
+    places = shop.core(Places, "key", "alpha", "a2")
+    both = POLICY.replace(*ALPHA_IS_GAMMA).replace("provider: alpha", "provider: gamma")
+    shop.live(both.replace("{id: a2, env", "{id: second, was: a2, env"))
+    assert shop.key("gamma", "second").parked
+    assert shop.core(Places, "key", "gamma", "second") is places
+
+
+# Retry budgets.
+
+
+async def test_a_route_that_is_called_like_its_provider_has_the_budget_that_it_asks_for(shop: Shop) -> None:
+    shop.live(POLICY.replace("- name: chat", "- name: alpha").replace("budget: 0.2", "budget: 0.7"))
+    assert shop.core(RetryBudget, "budget", "alpha", "alpha").ratio == 0.7
+
+
+async def test_a_budget_is_kept_though_an_earlier_renaming_still_stands(shop: Shop) -> None:
+    older = changed("  alpha:\n", "  alpha:\n    was: older\n")
+    shop.live(older)
+    budget = shop.core(RetryBudget, "budget", "chat", "alpha")
+    shop.live(older.replace("- name: chat\n", "- name: talk\n    was: chat\n"))
+    assert shop.core(RetryBudget, "budget", "talk", "alpha") is budget
+
+
+async def test_a_renamed_provider_keeps_the_budget_of_its_own_path(shop: Shop) -> None:
+    shop.live(POLICY)
+    budget = shop.core(RetryBudget, "budget", "/alpha", "alpha")
+    shop.live(POLICY.replace(*ALPHA_IS_GAMMA).replace("provider: alpha", "provider: gamma"))
+    assert shop.core(RetryBudget, "budget", "/gamma", "gamma") is budget

@@ -97,11 +97,11 @@ def test_a_renamed_core_is_the_old_one_under_its_new_name_only() -> None:
     kept = KeptState()
     (core,) = assembled(kept, ONE)
     kept.begin()
-    assert kept.get(OTHER, Core, was=ONE) is core
+    assert kept.get(OTHER, Core, was=[ONE]) is core
     kept.commit(1.0)
     assert in_use(kept) == {OTHER: True}
     kept.begin()
-    assert kept.get(OTHER, Core, was=ONE) is core, "the old name may stand in the policy for ever"
+    assert kept.get(OTHER, Core, was=[ONE]) is core, "the old name may stand in the policy for ever"
     kept.commit(2.0)
     assert assembled(kept, ONE)[0] is not core
 
@@ -110,7 +110,7 @@ def test_a_new_name_that_has_state_of_its_own_keeps_it() -> None:
     kept = KeptState()
     old, new = assembled(kept, ONE, OTHER)
     kept.begin()
-    assert kept.get(OTHER, Core, was=ONE) is new
+    assert kept.get(OTHER, Core, was=[ONE]) is new
     kept.commit(1.0)
     assert in_use(kept) == {ONE: False, OTHER: True}
     assert old is not new
@@ -121,22 +121,32 @@ def test_a_core_that_the_policy_still_uses_is_not_renamed_away() -> None:
     (core,) = assembled(kept, ONE)
     kept.begin()
     assert kept.get(ONE, Core) is core
-    assert kept.get(OTHER, Core, was=ONE) is not core
+    assert kept.get(OTHER, Core, was=[ONE]) is not core
 
 
 def test_a_renaming_to_what_never_was_makes_a_new_core() -> None:
     kept = KeptState()
     kept.begin()
-    assert isinstance(kept.get(ONE, Core, was=OTHER), Core)
+    assert isinstance(kept.get(ONE, Core, was=[OTHER]), Core)
     kept.commit(0.0)
     assert in_use(kept) == {ONE: True}
+
+
+def test_the_first_of_several_old_names_that_has_a_core_counts() -> None:
+    kept, new = KeptState(), ("breaker", "alpha", "m3")
+    one, other = assembled(kept, ONE, OTHER)
+    kept.begin()
+    assert kept.get(new, Core, was=[("breaker", "never", "m1"), OTHER, ONE]) is other
+    kept.commit(1.0)
+    assert in_use(kept) == {ONE: False, new: True}
+    assert assembled(kept, ONE) == [one]
 
 
 def test_an_assembly_that_fails_takes_nothing_away() -> None:
     kept = KeptState()
     one, _ = assembled(kept, ONE, OTHER, now=0.0)
     kept.begin()
-    kept.get(("breaker", "beta", "m1"), Core, was=ONE)
+    kept.get(("breaker", "beta", "m1"), Core, was=[ONE])
     kept.get(("breaker", "new", "m1"), Core)
     assert in_use(kept)[ONE]
     assert not in_use(kept)[("breaker", "new", "m1")]
@@ -150,7 +160,7 @@ def test_a_renaming_that_failed_can_be_made_later() -> None:
     (core,) = assembled(kept, ONE)
     for _ in range(2):
         kept.begin()
-        kept.get(OTHER, Core, was=ONE)
+        kept.get(OTHER, Core, was=[ONE])
     kept.commit(1.0)
     assert in_use(kept) == {OTHER: True}
     assert assembled(kept, OTHER) == [core]
@@ -181,7 +191,7 @@ def test_what_a_request_asks_for_under_a_new_name_is_renamed_at_once_and_for_goo
     kept = KeptState()
     (core,) = assembled(kept, ONE, now=0.0)
     assembled(kept, now=1.0)
-    assert kept.get(OTHER, Core, was=ONE) is core
+    assert kept.get(OTHER, Core, was=[ONE]) is core
     assert in_use(kept) == {OTHER: True}
     assembled(kept, now=2.0)
     assert in_use(kept) == {OTHER: False}

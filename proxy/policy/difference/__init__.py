@@ -11,5 +11,5 @@
 | requests | which requests go elsewhere, by examples |
 | compare | all of it: two snapshots → Difference |
 
-`state` says the same as `runtime/targets.py` and `runtime/assembly.py`: a test assembles policies and compares.
+`state` tells of the same cores as `runtime/targets.py` and `runtime/assembly.py`: a test assembles policies and compares.
 """

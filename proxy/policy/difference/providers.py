@@ -22,7 +22,8 @@ from proxy.policy.difference.fields import (
 from proxy.policy.difference.keys import keys
 from proxy.policy.difference.models import models
 from proxy.policy.difference.shares import Reload, compare_share, provider_limit, provider_share
-from proxy.policy.difference.state import ANY_MODEL, Identity, address, named_models
+from proxy.policy.difference.state import ANY_MODEL, address, named_models
+from proxy.policy.identities import Identity
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot
 
 KINDS: Final[Mapping[str, str]] = {

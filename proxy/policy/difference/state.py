@@ -1,6 +1,6 @@
 """Live state: the decision cores that a policy uses, by identity, and what a reload makes of them (`semantics.md` §7).
 
-The identities are those that `runtime/targets.py` and `runtime/assembly.py` ask kept state for; of models only those
+The cores are those that `runtime/targets.py` and `runtime/assembly.py` ask kept state for; of models only those
 that the policy names, and `OTHER`. Models that callers invent get cores when they are asked for, by the same identity.
 """
 
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.decisions.deadline import answer_pace
+from proxy.policy.identities import Identity, of_budget, of_key, of_provider, own_route
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 ANY_MODEL: Final = "*"
 OTHER: Final = "other"
-
-Identity = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +41,10 @@ class Fates:
 
 def fates(old: PolicySnapshot, new: PolicySnapshot) -> Fates:
     """Returns what becomes of the old policy's cores when the new one goes live."""
-    before = {identity for identity, _ in cores(old)}
+    before = {identity for identity, *_ in cores(old)}
     origins: dict[Identity, Identity] = {}
     asked: set[Identity] = set()
-    for identity, earlier in cores(new):
+    for identity, *earlier in cores(new):
         if identity in asked:
             continue
         found = [one for one in (identity, *earlier) if one in before]
@@ -67,43 +66,39 @@ def renamings(
     return {one.was: one.name for one in new if one.was in known and one.name not in known}
 
 
-def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, tuple[Identity, ...]]]:
-    """Yields (identity, those it may have had before the renamings that the policy tells of) of all that it uses."""
-    yield ("bodies",), ()
+def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
+    """Yields the identity of every core that the policy uses, each with those it may have had before renamings."""
+    yield (("bodies",),)
     if policy.concurrency is not None:
-        yield ("process",), ()
+        yield (("process",),)
     for provider in policy.providers:
-        earlier = provider.was or provider.name
-        for identity in (*_own(provider), *_targets(policy, provider)):
-            yield identity, ((identity[0], earlier, *identity[2:]),)
+        for kind, *rest in (*_own(provider), *_targets(policy, provider)):
+            yield of_provider(kind, provider, *rest)
         yield from _keys(provider)
-        for route, _ in asking(policy, provider.name):
-            yield ("budget", route.name, provider.name), (("budget", route.was or route.name, earlier),)
-        yield ("budget", provider.name, provider.name), (("budget", provider.name, earlier),)
+        for route in (own_route(provider), *(route for route, _ in asking(policy, provider.name))):
+            yield of_budget(route, provider)
 
 
-def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, tuple[Identity, ...]]]:
-    name, earlier = provider.name, provider.was or provider.name
+def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, ...]]:
     for key in provider.keys:
-        was = key.was or key.id
-        yield ("credential", name, key.id), (("credential", name, was), ("credential", earlier, was))
+        yield of_key("credential", provider, key)
         if key.concurrency is not None:
-            yield ("key", name, key.id), (("key", earlier, key.id),)
+            yield of_key("key", provider, key)
 
 
-def _own(provider: ProviderSnapshot) -> Iterator[Identity]:
-    """The cores that a provider has once."""
-    yield "connections", provider.name
-    yield "room", provider.name
-    yield "pool", provider.name, address(provider)
+def _own(provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
+    """The cores that a provider has once: their kinds, with what else tells them apart."""
+    yield ("connections",)
+    yield ("room",)
+    yield "pool", address(provider)
     if provider.concurrency is not None:
-        yield "provider", provider.name
+        yield ("provider",)
     if provider.keys:
-        yield "ring", provider.name
+        yield ("ring",)
 
 
-def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[Identity]:
-    """The cores of a provider's targets: one a model, or one a breaker scope."""
+def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
+    """The cores of a provider's targets, likewise: one a model, or one a breaker scope."""
     name, where = provider.name, address(provider)
     asked = list(asking(policy, name))
     everywhere = provider.observe or policy.observe
@@ -111,20 +106,20 @@ def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[Ide
     limits = dict(provider.models)
     kind = ("keys",) if provider.keys else ()
     if somewhere:
-        yield "tally", name
+        yield ("tally",)
     for model in (*named_models(policy, name), OTHER):
-        yield "line", name, model, *kind
+        yield "line", model, *kind
         if somewhere and not everywhere:
-            yield "line", name, model, "observing", *kind
+            yield "line", model, "observing", *kind
         if limits.get(model) is not None:
-            yield "model", name, model
+            yield "model", model
         if follows_answers(policy, provider):
-            yield "pace", name, where, model
+            yield "pace", where, model
         if provider.breaker is not None:
             scope = ANY_MODEL if provider.breaker.per_provider else model
-            yield "breaker", name, where, scope
+            yield "breaker", where, scope
             if somewhere:
-                yield "tally", name, where, scope
+                yield "tally", where, scope
 
 
 def address(provider: ProviderSnapshot) -> str:

@@ -16,8 +16,6 @@ from tests.policy.samples import load
 
 PROVIDERS = ("alpha", "beta", "gamma")
 ROUTES = ("chat", "rest", "alpha")
-OLD_ROUTES = ("chat", "rest")
-"""A route that was called like a provider shares its retry budget with `/<provider>/`: who keeps it is left open."""
 KEYS = ("k1", "k2", "k3")
 MODELS = ("large", "small")
 SECRETS = {f"KEY_{number}": f"secret {number}" for number in range(3)}
@@ -119,7 +117,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     policy: dict[str, Any] = {"version": 1, "providers": providers, "limits": _some(draw, concurrency=LIMITS)}
     if draw(st.booleans()):
         routes = draw(st.lists(st.sampled_from(ROUTES), unique=True, max_size=3))
-        earlier = _was(draw, routes, OLD_ROUTES)
+        earlier = _was(draw, routes, ROUTES)
         policy["routes"] = [
             {"name": name, **draw(_route(names))} | ({"was": earlier[name]} if name in earlier else {})
             for name in routes

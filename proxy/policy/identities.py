@@ -1,0 +1,40 @@
+"""By what the live state of a policy is known, and was known before the renamings that the policy tells of.
+
+Assembly keeps state by these identities, and `sponson diff` tells by them what a reload keeps. A `was` may stand in the
+policy for ever: the name that a thing has comes first, because it was so called already when only something else that
+its state belongs to is renamed.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
+
+Identity = tuple[str, ...]
+
+
+def of_provider(kind: str, provider: ProviderSnapshot, *rest: str) -> tuple[Identity, ...]:
+    """Returns the identity of something that belongs to a provider, then the earlier ones."""
+    return tuple((kind, name, *rest) for name in _names(provider.name, provider.was))
+
+
+def of_key(kind: str, provider: ProviderSnapshot, key: KeySnapshot) -> tuple[Identity, ...]:
+    """Returns the identity of something that belongs to a key, then the earlier ones."""
+    return tuple((kind, *names) for names in product(_names(provider.name, provider.was), _names(key.id, key.was)))
+
+
+def of_budget(route: RouteSnapshot, provider: ProviderSnapshot) -> tuple[Identity, ...]:
+    """Returns the identity of the retry budget that a route has for a provider, then the earlier ones."""
+    pairs = product(_names(route.name, route.was), _names(provider.name, provider.was))
+    return tuple(("budget", *names) for names in pairs)
+
+
+def own_route(provider: ProviderSnapshot) -> RouteSnapshot:
+    """Returns the route to this provider alone (`/<provider>/…`), by a name that no route of a policy can have."""
+    was = f"/{provider.was}" if provider.was is not None else None
+    return RouteSnapshot(name=f"/{provider.name}", was=was, tiers=(ProviderTier(provider=provider.name),))
+
+
+def _names(name: str, was: str | None) -> tuple[str, ...]:
+    return (name,) if was is None else (name, was)

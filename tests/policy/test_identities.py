@@ -1,0 +1,39 @@
+"""Identities: the present one first, then all that renamings may have made of an earlier one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.policy.identities import of_budget, of_key, of_provider, own_route
+from proxy.policy.snapshot import KeySnapshot, RouteSnapshot, ValueSource
+from tests.policy.samples import provider
+
+ALPHA = replace(provider(), name="alpha")
+GAMMA = replace(ALPHA, name="gamma", was="alpha")
+KEY = KeySnapshot(id="k1", source=ValueSource(env="KEY"))
+NEW_KEY = replace(KEY, id="k2", was="k1")
+
+
+def test_what_was_never_renamed_has_one_identity() -> None:
+    assert of_provider("line", ALPHA, "m") == (("line", "alpha", "m"),)
+    assert of_key("credential", ALPHA, KEY) == (("credential", "alpha", "k1"),)
+    assert of_budget(RouteSnapshot(name="chat"), ALPHA) == (("budget", "chat", "alpha"),)
+
+
+def test_what_belongs_to_a_renamed_provider_had_its_old_name() -> None:
+    assert of_provider("line", GAMMA, "m") == (("line", "gamma", "m"), ("line", "alpha", "m"))
+
+
+def test_a_key_and_its_provider_may_be_renamed_each_alone_or_both() -> None:
+    names = [names for _, *names in of_key("key", GAMMA, NEW_KEY)]
+    assert names == [["gamma", "k2"], ["gamma", "k1"], ["alpha", "k2"], ["alpha", "k1"]]
+
+
+def test_a_route_and_its_provider_may_be_renamed_each_alone_or_both() -> None:
+    names = [names for _, *names in of_budget(RouteSnapshot(name="talk", was="chat"), GAMMA)]
+    assert names == [["talk", "gamma"], ["talk", "alpha"], ["chat", "gamma"], ["chat", "alpha"]]
+
+
+def test_the_route_to_one_provider_alone_is_not_that_of_a_route_with_the_same_name() -> None:
+    assert of_budget(own_route(ALPHA), ALPHA)[0] != of_budget(RouteSnapshot(name="alpha"), ALPHA)[0]
+    assert of_budget(own_route(ALPHA), ALPHA)[0] in of_budget(own_route(GAMMA), GAMMA)
