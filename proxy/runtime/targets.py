@@ -1,4 +1,9 @@
-"""One provider, assembled: its cores from kept state, and the pipelines that it makes for its tiers and models."""
+"""One provider, assembled: its cores from kept state, and the pipelines that it makes for its tiers and models.
+
+Two providers at one address have a pool each, as they have limits, breakers and keys each: a connection that fails or
+rests is one provider's, `connections.max` bounds it, and a removed provider drains and closes its own. A pool stays
+while its provider, scheme, host and port do; TLS has no settings beyond the scheme.
+"""
 
 from __future__ import annotations
 
@@ -145,8 +150,9 @@ class Provider:
         return self._places_of(of_provider(kind, self.snapshot, *rest), size)
 
     def _places_of(self, identities: Sequence[Identity], size: int) -> Places:
-        (kind, *names), *was = identities
-        places = self._shop.kept.get(identities[0], lambda: Places(f"{kind} {'/'.join(names)}", size), was=was)
+        identity, *was = identities
+        kind, *names = identity
+        places = self._shop.kept.get(identity, lambda: Places(f"{kind} {'/'.join(names)}", size), was=was)
         self._shop.later(lambda: places.reconfigure(size))
         return places
 

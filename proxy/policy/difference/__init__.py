@@ -11,5 +11,5 @@
 | requests | which requests go elsewhere, by examples |
 | compare | all of it: two snapshots → Difference |
 
-`state` tells of the same cores as `runtime/targets.py` and `runtime/assembly.py`: a test assembles policies and compares.
+`state` tells of the cores that `runtime/targets.py` and `runtime/assembly.py` ask for: a test assembles and compares.
 """
