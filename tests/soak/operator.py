@@ -70,8 +70,9 @@ class Operator:
             if row["provider"] == "broken" and row["model"] == "broken" and row["state"] != "open":
                 self._book.breach(Promise.BREAKER, f"it is {row['state']} after revision {self._revision}")
         for row in status["keys"]:
-            must = "parked" if row["id"].startswith("parked") else "resting"
-            if row["id"] not in ("good", "other") and row["state"] != must:
+            key = row["id"].removesuffix("-b")
+            must = "parked" if key == "parked" else "resting"
+            if key not in ("good", "other") and row["state"] != must:
                 self._book.breach(Promise.KEYS, f"{row['id']} is {row['state']} after revision {self._revision}")
         used = sum(row["dials"] + row["reuses"] for row in status["connections"] if row["provider"] == "steady")
         if used < self._used:

@@ -16,8 +16,8 @@ NUMBER_HEADER = "x-policy"
 PROVIDERS = ("steady", "moving", "broken", "keyed", "narrow")
 MAY_GO = ("moving", "broken", "keyed")
 """What is taken out of the policy and comes back; its callers get the steady one meanwhile."""
-RENAMED = ("narrow", "parked")
-"""A provider in whose queue callers wait, and a key that is parked."""
+RENAMED = ("narrow", "keyed", "good", "parked")
+"""A provider in whose queue callers wait, one with keys, a key with a limit, and one that is parked."""
 PATIENT = "120s"
 QUEUE = 20_000
 
@@ -91,7 +91,7 @@ def _providers(wanted: Wanted, around: Around) -> dict[str, Any]:
         "steady": _steady(wanted),
         "moving": {"limits": {"concurrency": wanted.granted(wanted.moving)}},
         "broken": {"breaker": {**_breaker(wanted), "open": {"first": f"{1 + wanted.knob % 2}h", "cap": "2h"}}},
-        "keyed": {"keys": _keys(wanted, around.secrets)},
+        "keyed": {"keys": _keys(wanted, around.secrets), "was": wanted.was("keyed")},
         "narrow": {"limits": {"concurrency": wanted.granted(1)}, "was": wanted.was("narrow")},
     }
     providers = {}
@@ -135,19 +135,18 @@ def _steady(wanted: Wanted) -> dict[str, Any]:
 def _keys(wanted: Wanted, secrets: Path) -> list[dict[str, Any]]:
     knob = wanted.knob
     keys: list[dict[str, Any]] = [
-        {
-            "id": "good",
-            "file": str(secrets / "good"),
-            "concurrency": wanted.granted(wanted.key),
-            "weight": 1 + knob % 3,
-        },
+        {**_renamed_key(wanted, "good", secrets), "concurrency": wanted.granted(wanted.key), "weight": 1 + knob % 3},
         {"id": "resting", "file": str(secrets / "resting"), "weight": 1 + knob % 4},
     ]
     if knob % 5:
-        keys.append({"id": wanted.name("parked"), "was": wanted.was("parked"), "file": str(secrets / "parked")})
+        keys.append(_renamed_key(wanted, "parked", secrets))
     if knob % 4:
         keys.append({"id": "other", "file": str(secrets / "other")})
     return keys if knob % 3 else keys[::-1]
+
+
+def _renamed_key(wanted: Wanted, key: str, secrets: Path) -> dict[str, Any]:
+    return {"id": wanted.name(key), "was": wanted.was(key), "file": str(secrets / key)}
 
 
 def _routes(wanted: Wanted) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def places(snapshot: PolicySnapshot, wanted: Wanted) -> dict[str, int]:
             found[f"{name} {model}"] = share_of(limit or 0, fleet, key=model)
         for key in provider.keys:
             if key.concurrency is not None:
-                found[f"{name} key {key.id}"] = share_of(key.concurrency, fleet, key=key.id)
+                found[f"{name} key {key.id.removesuffix('-b')}"] = share_of(key.concurrency, fleet, key=key.id)
     return found
 
 
