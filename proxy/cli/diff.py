@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from proxy.cli.words import counted, refuse, under
 from proxy.policy.difference.change import Difference, Section, Sign, Value, When
 from proxy.policy.difference.compare import differences
 from proxy.policy.load import load_policy
@@ -51,9 +52,7 @@ def command(old: Path, new: Path) -> None:
         return
     failed = [one for one in (before, after) if isinstance(one, _Unfit)]
     lines = list(dict.fromkeys(line for one in failed for line in one.lines))
-    for line in (*lines, _counted(len(lines), "problem")):
-        click.echo(line)
-    raise SystemExit(max(one.code for one in failed))
+    refuse(lines, code=max(one.code for one in failed))
 
 
 class _Unfit:
@@ -72,17 +71,7 @@ def _loaded(path: Path, index: int | None) -> PolicySnapshot | _Unfit:
     except PolicyUnreadable as unreadable:
         return _Unfit([str(unreadable)], code=UNREADABLE)
     except PolicyError as error:
-        return _Unfit(_under(path, map(str, error.problems)), code=PROBLEMS)
-
-
-def _under(path: Path, lines: Iterable[str]) -> list[str]:
-    """The lines with the folder in front of the file's name, as `check` has them."""
-    folder = path if path.is_dir() else path.parent
-    return [os.path.join(folder, line) if folder != Path() else line for line in lines]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+        return _Unfit(under(path, map(str, error.problems)), code=PROBLEMS)
 
 
 def _tell(old: Path, new: Path, before: PolicySnapshot, after: PolicySnapshot) -> None:
@@ -93,7 +82,7 @@ def _tell(old: Path, new: Path, before: PolicySnapshot, after: PolicySnapshot) -
         click.echo()
         _tell_section(section, width)
     click.echo()
-    unchanged = ", ".join(_counted(count, kind) for kind, count in found.unchanged)
+    unchanged = ", ".join(counted(count, kind) for kind, count in found.unchanged)
     if not found.sections:
         click.echo(f"No difference: a reload keeps everything as it is ({unchanged}).")
     elif unchanged:
@@ -101,7 +90,7 @@ def _tell(old: Path, new: Path, before: PolicySnapshot, after: PolicySnapshot) -
     for line in _legend(found):
         click.echo(_wrapped(line, width, first="", rest="  "))
     told = {_what(line) for line in before.warnings}
-    for line in _under(new, (line for line in after.warnings if _what(line) not in told)):
+    for line in under(new, (line for line in after.warnings if _what(line) not in told)):
         click.echo(f"{line} (warning)")
 
 
