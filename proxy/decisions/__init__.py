@@ -7,6 +7,7 @@
 | fallback | which tier next, given the outcome |
 | pace | the `answer` limit that follows a target's 95th percentile |
 | retry | again or not, after how long; the retry budget |
+| breaker_state | what is told of a breaker: state, changes, snapshot |
 | breaker | closed / open / half-open |
 | verdict, ticket, cooldown | what an end says of a target; one call's leave; how long open lasts |
 | probes, ramp | the leases of half-open; the ceiling under which a target comes back |

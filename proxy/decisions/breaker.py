@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from math import inf
 
+from proxy.decisions.breaker_state import BreakerChange as BreakerChange
+from proxy.decisions.breaker_state import BreakerState as BreakerState
+from proxy.decisions.breaker_state import BreakerStatistics as BreakerStatistics
 from proxy.decisions.cooldown import Cooldown
 from proxy.decisions.probes import Probes
 from proxy.decisions.ramp import Ramp
@@ -43,40 +45,7 @@ class BreakerSettings:
     """`scope: provider`."""
 
 
-class BreakerState(StrEnum):
-    """The field's three states."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    HALF_OPEN = "half_open"
-
-
 CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerChange:
-    """One transition, and why: failure_ratio, consecutive, slow, probe_failed, probe_neutral, probes_ok, waited."""
-
-    old: BreakerState
-    new: BreakerState
-    why: str
-    open_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerStatistics:
-    """A snapshot for `/status` and gauges; `ceiling` is the most calls that may run now, None when nothing ramps."""
-
-    state: BreakerState
-    calls: int
-    failures: int
-    slow: int
-    consecutive: int
-    probes_running: int
-    retry_after: float
-    generation: int
-    ceiling: int | None
 
 
 class Breaker:
@@ -141,16 +110,27 @@ class Breaker:
         if self._running or self._timed:
             self.tick(now)
         if self.state is CLOSED:
-            return Ticket(self, self.generation, probe=False, stream=stream)
+            return Ticket(self, self.generation, False, stream)
         if self.state is OPEN or not self._probes.free(self.settings.probes):
             return None
-        ticket = Ticket(self, self.generation, probe=True, stream=stream)
+        ticket = Ticket(self, self.generation, True, stream)
         self._probes.running.append(ticket)
         return ticket
 
     def retry_after(self, now: float) -> float:
         """Returns seconds until a call may pass again; one second at least while probes decide."""
         return max(self._open_until - now, 1.0) if self.state is not CLOSED else 0.0
+
+    def succeeded(self, ticket: Ticket, now: float) -> None:
+        """Takes the end of a call that went well, as `Ticket.end` does; quickly where nothing else is to be done."""
+        window = self._window
+        plain = not (self._timed or self._running or window.failures or window.slow or ticket.ended)
+        if plain and ticket.generation == self.generation and now - ticket.started_at < self._first_byte:
+            ticket.ended = True
+            self._consecutive = 0
+            window.succeeded(now)
+        else:
+            ticket.end(Verdict.SUCCESS, now)
 
     def tick(self, now: float) -> None:
         """Moves on what time alone decides: slow calls, probes' deadlines, the end of the open state, the ramp."""
@@ -178,7 +158,7 @@ class Breaker:
                 self.took(ticket, now)
             if ticket.slow_entry is None:
                 window = self._window
-                window.add(now, failed=False)
+                window.succeeded(now)
                 if window.failures or window.slow:
                     self._judge(now)
         elif verdict is Verdict.FAILURE:

@@ -53,7 +53,7 @@ class Ticket:
         "stream",
     )
 
-    def __init__(self, issuer: Issuer, generation: int, *, probe: bool, stream: bool) -> None:
+    def __init__(self, issuer: Issuer, generation: int, probe: bool, stream: bool) -> None:
         self._issuer = issuer
         self.generation = generation
         self.probe = probe

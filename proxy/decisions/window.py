@@ -18,14 +18,14 @@ class Entry:
 
 
 class ResultWindow:
-    """The last `calls` results of the last `seconds`."""
+    """The last `calls` results of the last `seconds`. A plain success is only its time: most results are that."""
 
     __slots__ = ("_entries", "calls", "failures", "seconds", "slow")
 
     def __init__(self, *, calls: int, seconds: float) -> None:
         self.calls = calls
         self.seconds = seconds
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[Entry | float] = deque()
         self.failures = 0
         self.slow = 0
 
@@ -44,6 +44,14 @@ class ResultWindow:
         self.expire(now)
         return entry
 
+    def succeeded(self, now: float) -> None:
+        """Records a plain success; nothing will be told of it later."""
+        entries = self._entries
+        entries.append(now)
+        first = entries[0]
+        if len(entries) > self.calls or (first.at if isinstance(first, Entry) else first) < now - self.seconds:
+            self.expire(now)
+
     def fail(self, entry: Entry, now: float) -> bool:
         """Turns a recorded result into a failure; returns False when it stands in the window no more."""
         self.expire(now)
@@ -56,16 +64,22 @@ class ResultWindow:
         """Drops what is older than the window, and the oldest above its size."""
         entries = self._entries
         oldest = now - self.seconds
-        while entries and (len(entries) > self.calls or entries[0].at < oldest):
-            gone = entries.popleft()
-            self.failures -= gone.failed
-            self.slow -= gone.slow
-            gone.stands = False
+        while entries:
+            first = entries[0]
+            at = first.at if isinstance(first, Entry) else first
+            if len(entries) <= self.calls and at >= oldest:
+                return
+            entries.popleft()
+            if isinstance(first, Entry):
+                self.failures -= first.failed
+                self.slow -= first.slow
+                first.stands = False
 
     def clear(self) -> None:
         """Forgets everything."""
         for entry in self._entries:
-            entry.stands = False
+            if isinstance(entry, Entry):
+                entry.stands = False
         self._entries.clear()
         self.failures = self.slow = 0
 

@@ -13,13 +13,12 @@ from proxy.stage import CallNext
 class DeadlineStage:
     """Sets `exchange.deadline_at` from the route's `total` and what its tiers may wait."""
 
-    __slots__ = ("_total", "_waits")
+    __slots__ = ("_seconds",)
 
     def __init__(self, *, total: float, waits: float) -> None:
-        self._total = total
-        self._waits = waits
+        self._seconds = deadline_at(0.0, total, waits)
 
     def __call__(self, exchange: Exchange, call_next: CallNext) -> Awaitable[Outcome]:
         """Sets the deadline and goes on."""
-        exchange.deadline_at = deadline_at(exchange.facts.arrived_at, self._total, self._waits)
+        exchange.deadline_at = exchange.facts.arrived_at + self._seconds
         return call_next(exchange)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from proxy.clock import Clock
 from proxy.decisions.fallback import better, moves_on
 from proxy.decisions.retry import RetrySettings, attempts_in_all
 from proxy.exchange import Exchange
+from proxy.fields import Fields
 from proxy.observer import FellBack, Refused
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.plan import Tier
 
-CALLER_RETRIES = ("x-stainless-retry-count", "x-envoy-attempt-count")
+STAINLESS = "x-stainless-retry-count"
+ENVOY = "x-envoy-attempt-count"
+"""Where callers say how often they have tried."""
 
 
 class FallbackTiers:
@@ -54,10 +57,10 @@ class FallbackTiers:
         exchange.facts.tier, exchange.facts.provider, exchange.facts.model = said_by
         return best
 
-    def _attempts_for(self, fields: Mapping[str, str]) -> int:
-        stainless, envoy = fields.get(CALLER_RETRIES[0]), fields.get(CALLER_RETRIES[1])
-        if stainless is None and envoy is None:
+    def _attempts_for(self, fields: Fields) -> int:
+        if STAINLESS not in fields.shape.first and ENVOY not in fields.shape.first:
             return self._attempts
+        stainless, envoy = fields.get(STAINLESS), fields.get(ENVOY)
         retries = _caller_retries(stainless, envoy)
         return attempts_in_all(self._retry, provider_tiers=self._provider_tiers, caller_retries=retries)
 

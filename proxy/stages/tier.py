@@ -50,7 +50,8 @@ class ProviderTier:
         path = self._paths.get(request.path) or self._path(exchange)
         exchange.upstream_path = path + self._joined(request.query) if request.query or self.query else path
         exchange.first_target = self.number == 1
-        exchange.payload = self._shaped(exchange)
+        same = not self.fields and (self.model is None or self.model == exchange.model)
+        exchange.payload = request.body if same else self._shaped(exchange)
         exchange.facts.model, call = self.targets.of(self.model or exchange.model)
         if self.counts_tokens and (asking := self._asking(exchange)) is not None:
             return _asked(exchange, asking, call)

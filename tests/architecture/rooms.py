@@ -91,6 +91,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.admission", "proxy.decisions.quota"),
         ("proxy.decisions.admission", "proxy.decisions.shares"),
         ("proxy.decisions.admission", "proxy.decisions.shortage"),
+        ("proxy.decisions.breaker", "proxy.decisions.breaker_state"),
         ("proxy.decisions.breaker", "proxy.decisions.cooldown"),
         ("proxy.decisions.breaker", "proxy.decisions.probes"),
         ("proxy.decisions.breaker", "proxy.decisions.ramp"),
