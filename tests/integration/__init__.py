@@ -4,6 +4,7 @@ messages    bodies, events and scripts that many tests send
 caller      Wire and call(): the application's side, byte by byte
 scripted    ScriptedProvider: the model server's side, one coroutine a request
 harness     ProxyProcess, and Lab: a proxy and the providers that its policy names
+conftest    the Lab that the tests of a module share, of its POLICY and with its ENV; what makes its providers as new
 reasons     the table of reasons: how each is provoked, and what is told
 unreachable addresses at which nobody answers
 drains      callers in every phase of a call, and how each goes on

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.caller import call
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, CHAT_STREAM, DONE, EMBED, answers, event, hangs, said, says, streams
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 POLICY: dict[str, Any] = {
     "version": 1,
@@ -35,19 +33,7 @@ POLICY: dict[str, Any] = {
     ],
 }
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}\n\n'
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY, env={"KEY": "sk-a1"}) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
+ENV = {"KEY": "sk-a1"}
 
 
 async def metrics(lab: Lab) -> dict[tuple[str, ...], float]:

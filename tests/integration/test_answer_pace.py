@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from proxy.decisions.pace import FEWEST_CALLS
 from tests.integration.harness import Lab
@@ -23,12 +21,6 @@ POLICY: dict[str, Any] = {
     "providers": {"paced": {"breaker": "off", "timeouts": {"answer": {"p95": 1.5, "plus": "1s"}}}},
     "routes": [],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
 
 
 async def known(lab: Lab) -> dict[str, Any]:

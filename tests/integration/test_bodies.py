@@ -6,17 +6,15 @@ import asyncio
 import gzip
 import hashlib
 import random
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, in_turn, says
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 LIMIT = 64 * 1024
 POLICY = {
@@ -38,20 +36,6 @@ CHAT_PATH = "/small/v1/chat/completions"
 MESSAGES_PATH = "/small/v1/messages"
 EXPECT = ("expect", "100-continue")
 MULTIPART = ("content-type", "multipart/form-data; boundary=zzz")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
-        provider.reads_bodies = True
 
 
 def chat_of(size: int) -> bytes:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import Answer
 from tests.integration.harness import Lab
@@ -53,12 +51,6 @@ POLICY: dict[str, Any] = {
         for name in NAMES
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
 
 
 async def ask(lab: Lab, provider: str, *, stream: bool = False, within: float = 20.0) -> Answer:

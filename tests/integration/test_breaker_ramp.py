@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import Answer
 from tests.integration.harness import Lab
@@ -35,12 +33,6 @@ POLICY["routes"] = [
     }
     for name in POLICY["providers"]
 ]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
 
 
 async def ask(lab: Lab, provider: str, *, model: str = "m", stream: bool = False) -> Answer:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import Answer
 from tests.integration.harness import Lab, route
@@ -25,7 +23,7 @@ from tests.integration.messages import (
 )
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 HOW = ("reset_after", "close_after", "silent_after", "garbled_after", "half_an_event_after")
 SHORT = {"first_byte": "3s", "idle": "300ms", "answer": "3s"}
@@ -41,18 +39,6 @@ POLICY: dict[str, Any] = {
     },
     "routes": [route("tiers", "alpha", "beta", retry={"attempts": 3, "base": "10ms"})],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 HALF = b'data: {"choices":[{"delta":{"con'

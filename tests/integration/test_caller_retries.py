@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -43,18 +42,10 @@ POLICY: dict[str, Any] = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        for provider in lab.providers.values():
-            provider.script = answers(503)
-        yield lab
-
-
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
+async def failing(clean: None, lab: Lab) -> None:
     for provider in lab.providers.values():
-        provider.forget()
+        provider.script = answers(503)
 
 
 @pytest.mark.parametrize(("number", "headers", "attempts"), [(at, *call) for at, call in enumerate(CALLS)])

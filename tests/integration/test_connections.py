@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, CHAT_STREAM, DONE, event, hangs, says, streams
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 NO_RETRY = {"attempts": 1}
 POLICY: dict[str, Any] = {
@@ -33,19 +31,6 @@ POLICY: dict[str, Any] = {
         route("returns", "returns", retry=NO_RETRY),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
 
 
 async def test_connections_are_reused(lab: Lab) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 import pytest_asyncio
 
@@ -43,19 +41,14 @@ ACCOUNT = [
     ("OpenAI-Project", f"project-{SECRET}"),
     ("Proxy-Authorization", f"Basic {SECRET}"),
 ]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY, env={"PROVIDER_KEY": "sk-ours", "NEXT_KEY": "sk-next"}) as lab:
-        yield lab
+ENV = {"PROVIDER_KEY": "sk-ours", "NEXT_KEY": "sk-next"}
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
+async def failing(clean: None, lab: Lab) -> None:
     for name, provider in lab.providers.items():
-        provider.forget()
-        provider.script = answers(503) if name.startswith("failing") else says("hi")
+        if name.startswith("failing"):
+            provider.script = answers(503)
 
 
 @pytest.mark.parametrize(

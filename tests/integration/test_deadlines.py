@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import HOST
 from tests.integration.harness import Lab, free_port, route
-from tests.integration.messages import answers, hangs, says
+from tests.integration.messages import answers, hangs
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 AT_ONCE = {"queue": "10ms", "quota_wait": "10ms"}
 POLICY: dict[str, Any] = {
@@ -36,19 +34,6 @@ POLICY: dict[str, Any] = {
         route("spent", "gone", "alpha", total="500ms", retry={"attempts": 1}),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
 
 
 async def test_when_it_has_passed_no_later_tier_is_asked(lab: Lab) -> None:

@@ -123,9 +123,8 @@ async def lab() -> AsyncIterator[Lab]:
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
+async def second(clean: None, lab: Lab) -> None:
     for provider in lab.providers.values():
-        provider.forget()
         provider.script = says("second")
 
 

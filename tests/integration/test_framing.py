@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import Answer, request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, CHAT_STREAM, DONE, event, says, streams
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 POLICY = {
     "version": 1,
@@ -21,19 +19,6 @@ POLICY = {
     "routes": [route("odd", "odd", retry={"attempts": 1})],
 }
 PATH = "/alpha/v1/files"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
 
 
 def sends(*parts: bytes, close: bool = False) -> Script:

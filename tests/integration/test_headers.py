@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.harness import Lab, route
-from tests.integration.messages import CHAT, answers, says
+from tests.integration.messages import CHAT, answers
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 POLICY = {
     "version": 1,
@@ -25,19 +23,7 @@ POLICY = {
     "routes": [route("failing", "failing", retry={"attempts": 1})],
 }
 OURS = {"x-sponson-request-id", "x-sponson-provider", "x-sponson-tier", "x-sponson-attempts"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY, env={"TEAM_TOKEN": "from the environment"}) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
+ENV = {"TEAM_TOKEN": "from the environment"}
 
 
 async def test_provider_sees_the_callers_fields_and_no_other(lab: Lab) -> None:

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.harness import Lab, route
-from tests.integration.messages import CHAT, answers, resets, says
+from tests.integration.messages import CHAT, answers, resets
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 SECRET = "sk-for-alpha-alone"
 POLICY: dict[str, Any] = {
@@ -34,13 +34,6 @@ async def lab() -> AsyncIterator[Lab]:
     async with Lab(POLICY, env={"KEYED_KEY": "sk-keyed"}) as lab:
         yield lab
         assert SECRET not in lab.proxy.log()
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
 
 
 @pytest.mark.parametrize("tier", ["keyed", "open"])

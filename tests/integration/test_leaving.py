@@ -47,16 +47,8 @@ HOW = pytest.mark.parametrize("reset", [True, False], ids=["reset", "close"])
 MULTIPART = ("content-type", "multipart/form-data; boundary=zzz")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> AsyncIterator[None]:
-    for provider in lab.providers.values():
-        provider.forget()
+async def blameless(clean: None, lab: Lab) -> AsyncIterator[None]:
     yield
     await lab.idle()
     breakers = (await lab.proxy.status())["breakers"]

@@ -9,10 +9,10 @@ import pytest_asyncio
 
 from tests.integration.caller import Answer, request_bytes
 from tests.integration.harness import Lab
-from tests.integration.messages import answers, says
+from tests.integration.messages import answers
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 OPENAI = b"/alpha/v1/chat/completions"
 ANTHROPIC = b"/alpha/v1/messages"
@@ -55,12 +55,6 @@ async def lab() -> AsyncIterator[Lab]:
     async with Lab({"version": 1, "providers": {"alpha": {}}}) as lab:
         yield lab
         assert SECRET.decode() not in lab.proxy.log()
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    lab["alpha"].forget()
-    lab["alpha"].script = says("hi")
 
 
 async def refused(lab: Lab, data: bytes, *, anthropic: bool = False) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, in_turn, says
@@ -38,12 +36,7 @@ POLICY: dict[str, Any] = {
         route("held", {"provider": "mixed", "queue": "100ms"}),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY, env={"KEY": "sk-k"}) as lab:
-        yield lab
+ENV = {"KEY": "sk-k"}
 
 
 class Held:

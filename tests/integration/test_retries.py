@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import HOST, Headers
 from tests.integration.harness import Lab, free_port, route
 from tests.integration.messages import CHAT, answers, closes, hangs, in_turn, resets, says
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 QUICK = {"attempts": 3, "base": "20ms"}
 # Routes have budgets of their own, so tests that retry a lot have routes of their own.
@@ -44,19 +42,6 @@ POLICY: dict[str, Any] = {
         route("gone", "gone", retry={"attempts": 2, "base": "20ms"}),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
 
 
 FAILURES = [answers(500), answers(503), answers(529), answers(408), resets, closes]

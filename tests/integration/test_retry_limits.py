@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import HOST, Answer, request_bytes
 from tests.integration.harness import Lab, free_port, route
 from tests.integration.messages import CHAT, answers, babbles, event, hangs, in_turn, resets, says
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 JSON = [("content-type", "application/json")]
 QUICK = {"attempts": 3, "base": "1ms"}
@@ -46,19 +44,6 @@ POLICY: dict[str, Any] = {
     ],
 }
 ENV = {f"KEY_{name.upper()}": f"sk-{name}" for name in "abcde"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY, env=ENV) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
 
 
 def seen(lab: Lab, *names: str) -> list[int]:

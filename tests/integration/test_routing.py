@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, says
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 HERE = "http://127.0.0.1:{port}"
 CHAT_PATH = "/v1/chat/completions"
@@ -34,18 +31,6 @@ POLICY = {
         route("chat", "alpha", match={"path": CHAT_PATH}),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 async def reached(lab: Lab, name: str, path: str | bytes, **body: object) -> bytes:

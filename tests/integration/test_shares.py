@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, DONE, event, says, streams
@@ -44,12 +42,7 @@ POLICY = {
         route("timeout", "slow", "right"),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY, env={"KEY": "sk-k"}) as lab:
-        yield lab
+ENV = {"KEY": "sk-k"}
 
 
 async def crowd(lab: Lab, provider: str, count: int, *, model: str = "m") -> list[int]:

@@ -6,20 +6,18 @@ import asyncio
 import itertools
 import re
 import socket
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import HOST, request_bytes
 from tests.integration.harness import Lab
 from tests.integration.messages import CHAT_STREAM, DONE, event, says
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 POLICY: dict[str, Any] = {
     "version": 1,
@@ -30,18 +28,6 @@ POLICY: dict[str, Any] = {
 }
 END = b"0\r\n\r\n"
 BIG = event("z" * 30_000)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 class Source:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import Answer, request_bytes
 from tests.integration.harness import Lab, route
@@ -28,7 +26,7 @@ from tests.integration.messages import (
 )
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 FIRST = {"breaker": "off", "timeouts": {"first_byte": "5s"}}
 POLICY: dict[str, Any] = {
@@ -104,18 +102,6 @@ FORMATS = {
     ),
 }
 every = pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 class Arrivals:

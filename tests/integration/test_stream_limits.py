@@ -6,18 +6,16 @@ Every provider here would go on for ever: a limit that does not hold keeps its t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import Answer
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT_STREAM, DONE, MESSAGE_START, MESSAGE_TEXT, MESSAGES_STREAM, event, hangs
 from tests.integration.scripted import Exchange, Script
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 RESPONSES = {"model": "m", "input": "hello", "stream": True}
 POLICY: dict[str, Any] = {
@@ -37,18 +35,6 @@ POLICY: dict[str, Any] = {
         route("counted", "counted", retry={"attempts": 1}),
     ],
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 LONE = {rule["name"] for rule in POLICY["routes"]}

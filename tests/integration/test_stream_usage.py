@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.dialects.recorded import RECORDED
 from tests.dialects.recorded_messages import MESSAGE_THINKING
@@ -18,7 +17,7 @@ from tests.integration.harness import Lab
 from tests.integration.messages import hangs
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 POLICY: dict[str, Any] = {
     "version": 1,
@@ -29,18 +28,6 @@ POLICY: dict[str, Any] = {
 }
 BODY = {"model": "m", "stream": True, "messages": [], "input": "hello", "max_tokens": 9}
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {"identity": bytes, "gzip": gzip.compress, "deflate": zlib.compress}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 def provider_of(stream: Recorded) -> str:

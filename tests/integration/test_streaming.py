@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.integration.caller import request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT_STREAM, DONE, event, streams
 from tests.integration.scripted import Exchange
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 POLICY: dict[str, Any] = {
     "version": 1,
@@ -29,18 +27,6 @@ POLICY: dict[str, Any] = {
     ],
 }
 UNICODE = ["日本語", "🧑‍🚀🚀", "e\u0301", "ﬀ", "\u2028"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
-    for provider in lab.providers.values():
-        provider.forget()
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest_asyncio
 
 from tests.integration.caller import request_bytes
 from tests.integration.harness import Lab, route
-from tests.integration.messages import answers, hangs, says
+from tests.integration.messages import answers, hangs
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,17 +32,9 @@ MULTIPART = ("content-type", "multipart/form-data; boundary=zzz")
 STALLED = (MULTIPART, ("content-length", "50000"))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Lab]:
-    async with Lab(POLICY) as lab:
-        yield lab
-
-
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def clean(lab: Lab) -> None:
+async def unread(clean: None, lab: Lab) -> None:
     for provider in lab.providers.values():
-        provider.forget()
-        provider.script = says("hi")
         provider.reads_bodies = False
 
 
