@@ -47,7 +47,7 @@ routes:
     match: {path: "/v1/*"}
     tiers: [{provider: alpha}]
 """
-SECRETS = {"KEY_1": "s1", "KEY_2": "s2"}
+SECRETS = {"KEY_1": "s1", "KEY_2": "s2", "KEY_3": "s3"}
 
 WAITS = WaitLimits(queue=10.0, quota_wait=30.0)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from proxy.decisions.breaker import Breaker, BreakerState
@@ -16,15 +14,7 @@ from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import assemble
 from tests.fakes import Ask, make_exchange
 from tests.policy.samples import load
-from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, rest
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop(dict(SECRETS))
-    yield shop
-    await shop.close()
-
+from tests.runtime.shop import POLICY, Shop, breaker_of, changed, rest
 
 # One policy.
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from proxy.decisions.breaker import BreakerState
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Permit, Waiter
 from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget
 from proxy.upstream.pool import Pool
 from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, park, rest
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop(dict(SECRETS))
-    yield shop
-    await shop.close()
-
 
 # What survives.
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.queues import Line, Permit, Waiter
 from proxy.decisions.verdict import Verdict
@@ -27,13 +23,6 @@ routes:
     tiers: [{provider: alpha, model: large}]
 """
 WHOLE = POLICY.replace("probes: 2", "probes: 2, scope: provider")
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop()
-    yield shop
-    await shop.close()
 
 
 def passes(shop: Shop, seconds: float) -> None:

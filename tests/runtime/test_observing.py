@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from types import FunctionType
 from typing import Any
 
@@ -44,13 +43,6 @@ OBSERVED = ENFORCED + "mode: observe\n"
 PROVIDER = ENFORCED.replace("  alpha:\n", "  alpha:\n    mode: observe\n")
 ROUTE = ENFORCED.replace("name: rest\n", "name: rest\n    mode: observe\n")
 PACED = ENFORCED.replace("breaker: {consecutive: 4}", "timeouts: {answer: {p95: 2, plus: 1s}}")
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop()
-    yield shop
-    await shop.close()
 
 
 def stages(shop: Shop, policy: str, path: str, tier: int = 0) -> list[Any]:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Permit, Refusal, Room, Waiter
 from proxy.outcome import Reason
-from tests.runtime.shop import POLICY, SECRETS, WAITS, Shop, changed, rest
+from tests.runtime.shop import POLICY, WAITS, Shop, changed, rest
 
 WITHOUT_ALPHA = "version: 1\nproviders: {beta: {base_url: 'http://127.0.0.1:9/v1'}}\n"
 RENAMED = changed("  alpha:\n", "  gamma:\n    was: alpha\n").replace("provider: alpha", "provider: gamma")
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop({**SECRETS, "KEY_3": "s3"})
-    yield shop
-    await shop.close()
 
 
 def full(shop: Shop, policy: str = POLICY) -> list[Permit]:

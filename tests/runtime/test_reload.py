@@ -15,16 +15,6 @@ from proxy.runtime.reload import BETWEEN_RELOADS_SECONDS, SETTLE_SECONDS
 from tests.runtime.desk import BAD, TORN_BLOCK, Desk, text, with_key
 from tests.runtime.places import mounted, moved_in
 
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> Desk:
-    """A keeper with a policy of limit 1 live."""
-    (tmp_path / "policy.yaml").write_text(text(1))
-    desk = Desk(tmp_path / "policy.yaml")
-    await desk.keeper.first()
-    return desk
-
-
 # At start.
 
 

@@ -14,11 +14,7 @@ from tests.runtime.test_reload_following import run, stop, until
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> Desk:
-    """A keeper with a policy of limit 1 live."""
-    (tmp_path / "policy.yaml").write_text(text(1))
-    desk = Desk(tmp_path / "policy.yaml")
-    await desk.keeper.first()
+def desk(desk: Desk) -> Desk:
     desk.parsed = 0
     return desk
 

@@ -14,15 +14,6 @@ from tests.runtime.desk import WAIT_SECONDS, Desk, text, with_key
 from tests.runtime.places import moved_in
 
 
-@pytest.fixture
-async def desk(tmp_path: Path) -> Desk:
-    """A keeper with a policy of limit 1 live."""
-    (tmp_path / "policy.yaml").write_text(text(1))
-    desk = Desk(tmp_path / "policy.yaml")
-    await desk.keeper.first()
-    return desk
-
-
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while not holds():

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from proxy.runtime.reload import BETWEEN_RELOADS_SECONDS, SETTLE_SECONDS
 from tests.runtime.desk import BAD, TORN_BLOCK, Desk, text
 from tests.runtime.places import moved_in
 from tests.runtime.test_reload import append, write
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> Desk:
-    """A keeper with a policy of limit 1 live."""
-    (tmp_path / "policy.yaml").write_text(text(1))
-    desk = Desk(tmp_path / "policy.yaml")
-    await desk.keeper.first()
-    return desk
 
 
 async def test_the_newest_of_what_comes_within_a_second_is_taken_at_its_end(desk: Desk) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Permit, Waiter
@@ -22,13 +18,6 @@ providers:
     limits: {concurrency: 3}
     breaker: {consecutive: 4}
 """
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop()
-    yield shop
-    await shop.close()
 
 
 async def test_an_invented_model_has_a_breaker_of_its_own_and_the_providers_limit(shop: Shop) -> None:

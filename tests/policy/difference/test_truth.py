@@ -23,7 +23,7 @@ ELSEWHERE = changed("  alpha:\n    base_url: http://127.0.0.1:9/v1", "  alpha:\n
 
 @pytest.fixture
 async def shop() -> AsyncIterator[Shop]:
-    shop = Shop({**SECRETS, "KEY_3": "s3"})
+    shop = Shop(dict(SECRETS))
     yield shop
     await shop.close()
 
