@@ -16,7 +16,7 @@ from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
 from tests.fakes import CHAT, LIMITS, Ask, FakeClock, FakeReply, make_exchange, with_attempt
-from tests.upstream.peer import Peer, Script, provider
+from tests.upstream.peer import Peer, PeerWire, Script, provider
 
 STREAM = Ask(stream=True)
 JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
@@ -35,6 +35,21 @@ def chunk(data: bytes) -> bytes:
 
 def with_length(head: bytes, body: bytes) -> bytes:
     return head + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+def begins(*pieces: bytes, head: bytes = EVENTS_HEAD, breaks: bool = True) -> Script:
+    """A stream that begins like this, and then breaks or stands still."""
+
+    async def script(wire: PeerWire) -> None:
+        await wire.request()
+        await wire.send(head)
+        for piece in pieces:
+            await wire.send(chunk(piece))
+            await wire.seen()
+        if not breaks:
+            await wire.gone()
+
+    return script
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ import pytest
 
 from proxy.exchange import Exchange, Usage
 from proxy.outcome import OutcomeKind
-from tests.upstream.peer import PeerWire, Script, answering, until
-from tests.upstream.rig import DONE, EVENTS_HEAD, LAST_CHUNK, ROLE, STREAM, USAGE, WORD, Rig, chunk, rigged
+from tests.upstream.peer import answering, until
+from tests.upstream.rig import DONE, EVENTS_HEAD, LAST_CHUNK, ROLE, STREAM, USAGE, WORD, Rig, begins, chunk, rigged
 
 SEEN = ROLE + WORD + DONE
 SENT = ROLE + WORD + USAGE + DONE
@@ -96,21 +96,6 @@ async def test_an_error_before_the_content_is_kept_without_it() -> None:
         outcome = await rig.transport(rig.exchange(STREAM, hides_usage=True, replaceable=True))
         assert outcome.answer is not None
         assert outcome.answer.body == ROLE + error
-
-
-def begins(*pieces: bytes, breaks: bool) -> Script:
-    """A stream that begins like this, and then breaks or stands still."""
-
-    async def script(wire: PeerWire) -> None:
-        await wire.request()
-        await wire.send(EVENTS_HEAD)
-        for piece in pieces:
-            await wire.send(chunk(piece))
-            await wire.seen()
-        if not breaks:
-            await wire.gone()
-
-    return script
 
 
 async def test_a_break_after_it_is_told_where_it_was() -> None:

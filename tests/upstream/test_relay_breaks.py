@@ -10,27 +10,12 @@ import pytest
 from proxy.exchange import Usage
 from proxy.outcome import OutcomeKind
 from tests.fakes import Ask
-from tests.upstream.peer import PeerWire, Script, until
-from tests.upstream.rig import EVENTS_HEAD, JSON_HEAD, STREAM, USAGE, WORD, chunk, rigged
+from tests.upstream.peer import until
+from tests.upstream.rig import EVENTS_HEAD, JSON_HEAD, STREAM, USAGE, WORD, begins, rigged
 
 HALF = b'data: {"choices":[{"del'
 RESPONSES = Ask(target="/v1/responses", stream=True)
 DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"a"}\n\n'
-
-
-def begins(*pieces: bytes, head: bytes = EVENTS_HEAD, breaks: bool = True) -> Script:
-    """A stream that begins like this, and then breaks or stands still."""
-
-    async def script(wire: PeerWire) -> None:
-        await wire.request()
-        await wire.send(head)
-        for piece in pieces:
-            await wire.send(chunk(piece))
-            await wire.seen()
-        if not breaks:
-            await wire.gone()
-
-    return script
 
 
 @pytest.mark.parametrize("cut", [HALF, b'data: {"choices":[]}\n', b"event: x\n", b"\xef\xbb"])
