@@ -116,6 +116,13 @@ class Shop:
         (key,) = [key for key in ring.keys if key.id == key_id]
         return key
 
+    def passes(self, seconds: float) -> None:
+        """Time goes by, and the process's ticker notes it."""
+        self.clock.advance(seconds)
+        for _, breaker, _ in self.kept.all(Breaker):
+            breaker.tick(self.clock.now())
+        self.admission.tick(self.clock.now())
+
     async def close(self) -> None:
         """Closes what assembly opened."""
         for _, pool, _ in self.kept.all(Pool):

@@ -25,18 +25,10 @@ routes:
 WHOLE = POLICY.replace("probes: 2", "probes: 2, scope: provider")
 
 
-def passes(shop: Shop, seconds: float) -> None:
-    """Time goes by, and the process's ticker notes it."""
-    shop.clock.advance(seconds)
-    for _, breaker, _ in shop.kept.all(Breaker):
-        breaker.tick(shop.clock.now())
-    shop.admission.tick(shop.clock.now())
-
-
 def half_opens(shop: Shop, breaker: Breaker) -> None:
     if breaker.state is BreakerState.CLOSED:
         shop.trip(breaker)
-    passes(shop, breaker.retry_after(shop.clock.now()))
+    shop.passes(breaker.retry_after(shop.clock.now()))
     assert breaker.state is BreakerState.HALF_OPEN
 
 
@@ -66,7 +58,7 @@ async def test_after_closing_calls_come_back_under_a_ceiling_that_rises_and_goes
     seen = []
     for _ in range(5):
         seen.append(go(shop))
-        passes(shop, 2.5)
+        shop.passes(2.5)
     assert seen == [2, 5, 5, 5, 5]
     line = shop.core(Line, "line", "alpha", "large")
     assert [places.label for places in line.limits] == ["provider alpha", "connections alpha"]
@@ -77,7 +69,7 @@ async def test_who_waits_under_the_ceiling_goes_on_as_it_rises(shop: Shop) -> No
     recovers(shop, breaker_of(shop, "large"))
     assert go(shop, times=2) == 2
     waiters = [shop.enter("alpha", "large") for _ in range(3)]
-    passes(shop, 1.0)
+    shop.passes(1.0)
     assert [isinstance(waiter, Waiter) and waiter.permit is not None for waiter in waiters] == [True, True, False]
 
 
@@ -90,7 +82,7 @@ async def test_other_targets_are_not_under_it(shop: Shop) -> None:
 async def test_one_ceiling_binds_all_lines_of_a_provider_whose_breaker_is_one(shop: Shop) -> None:
     shop.live(WHOLE)
     recovers(shop, breaker_of(shop, "*"))
-    passes(shop, 5.0)
+    shop.passes(5.0)
     assert [go(shop, "large", 7), go(shop, "other"), go(shop, "large")] == [7, 5, 0]
 
 
@@ -106,7 +98,7 @@ async def test_probes_that_still_run_when_it_closes_are_counted(shop: Shop) -> N
         ticket.first_content(shop.clock.now())
     assert breaker.state is BreakerState.CLOSED
     assert go(shop) == 0
-    passes(shop, 1.0)
+    shop.passes(1.0)
     assert go(shop) == 2
 
 
@@ -130,11 +122,11 @@ async def test_a_models_own_limit_is_the_share_that_it_grows_to(shop: Shop) -> N
 async def test_a_reload_on_the_way_changes_what_it_grows_to(shop: Shop) -> None:
     shop.live(POLICY)
     recovers(shop, breaker_of(shop, "large"))
-    passes(shop, 5.0)
+    shop.passes(5.0)
     shop.live(POLICY.replace("concurrency: 22", "concurrency: 62"))
-    passes(shop, 0.0)
+    shop.passes(0.0)
     assert go(shop) == 32
-    passes(shop, 5.0)
+    shop.passes(5.0)
     assert go(shop) == 30
 
 
@@ -143,11 +135,11 @@ async def test_a_provider_that_goes_and_comes_back_is_under_it_still_and_no_long
     shop.live(POLICY)
     recovers(shop, breaker_of(shop, "large"))
     shop.live(without)
-    passes(shop, 5.0)
+    shop.passes(5.0)
     shop.live(POLICY)
     assert go(shop) == 12
     shop.live(without)
-    passes(shop, 5.0)
+    shop.passes(5.0)
     shop.live(POLICY)
     assert go(shop) == 10
 
@@ -156,7 +148,7 @@ async def test_a_breaker_that_is_switched_off_takes_its_ceiling_along(shop: Shop
     shop.live(POLICY)
     recovers(shop, breaker_of(shop, "large"))
     shop.live(POLICY.replace("{consecutive: 4, probes: 2}", "off"))
-    passes(shop, 1.0)
+    shop.passes(1.0)
     assert go(shop) == 22
 
 
@@ -196,5 +188,5 @@ async def test_lines_that_observe_are_counted_under_the_ceiling_and_freed_from_i
     recovers(shop, breaker)
     lines = [line for key, line, _ in shop.kept.all(Line) if key[1:3] == ("alpha", "large")]
     assert [breaker.ramp.places in line.limits for line in lines] == [True, True]
-    passes(shop, 10.0)
+    shop.passes(10.0)
     assert [breaker.ramp.places in line.limits for line in lines] == [False, False]

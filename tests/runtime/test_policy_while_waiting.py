@@ -25,11 +25,6 @@ def waits(shop: Shop, provider: str = "alpha", model: str = "large") -> Waiter:
     return waiter
 
 
-def passes(shop: Shop, seconds: float) -> None:
-    shop.clock.advance(seconds)
-    shop.admission.tick(shop.clock.now())
-
-
 # Limits.
 
 
@@ -100,9 +95,9 @@ async def test_who_waits_keeps_the_time_that_its_own_policy_allowed(shop: Shop) 
     full(shop)
     waiter = waits(shop)
     shop.live(changed("    breaker: {consecutive: 4}\n", "    timeouts: {queue: 1s, quota_wait: 1s}\n"))
-    passes(shop, WAITS.queue - 0.1)
+    shop.passes(WAITS.queue - 0.1)
     assert waiter.refusal is None
-    passes(shop, 0.1)
+    shop.passes(0.1)
     assert waiter.refusal is not None
     assert waiter.refusal.reason is Reason.QUEUE_TIMEOUT
 
@@ -118,7 +113,7 @@ async def test_who_waits_for_a_provider_that_is_taken_out_keeps_its_place_and_go
     permits[0].release(shop.clock.now())
     assert first.permit is not None
     assert first.permit.key is not None
-    passes(shop, WAITS.queue)
+    shop.passes(WAITS.queue)
     assert second.refusal is not None
     for permit in (*permits[1:], first.permit):
         permit.release(shop.clock.now())
@@ -180,9 +175,9 @@ async def test_who_waits_for_a_key_that_is_taken_out_waits_for_the_next_one_then
     rest(shop, "a2", 25.0)
     waiter = waits(shop)
     shop.live(changed("{id: a1, env: KEY_1}, ", ""))
-    passes(shop, 24.9)
+    shop.passes(24.9)
     assert waiter.permit is None
-    passes(shop, 0.1)
+    shop.passes(0.1)
     assert waiter.permit is not None
 
 
@@ -194,7 +189,7 @@ async def test_a_key_that_comes_back_to_a_waiting_call_is_still_resting(shop: Sh
     shop.live(changed("{id: a1, env: KEY_1}, ", ""))
     shop.live(POLICY)
     assert waiter.permit is None
-    passes(shop, 20.0)
+    shop.passes(20.0)
     assert waiter.permit is not None
 
 
