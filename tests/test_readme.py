@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
 import pytest
+from click.testing import CliRunner
 
+import proxy
 from otel.attributes import GENAI_1_41
 from otel.instruments import Kind, table
 from otel.prometheus import prometheus_name
@@ -21,6 +24,10 @@ from proxy.policy.load import load_policy
 from proxy.policy.problem import PolicyError
 from proxy.policy.source import PolicyBytes
 from proxy.policy.support import NOT_YET
+from proxy.runtime import pipeline
+from tests.bench.__main__ import main as bench
+from tests.fakes import make_exchange
+from tests.soak.__main__ import main as soak
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -51,6 +58,12 @@ def rows(text: str) -> Iterator[list[str]]:
 
 def commands() -> dict[str, click.Command]:
     return {name: importlib.import_module(f"proxy.cli.{name}").command for name in COMMANDS}
+
+
+def files_of_the_walk() -> list[str]:
+    """What the life of a request names, in the order in which it is named first."""
+    walk = section("## Life of a request").split("A policy's life", 1)[0]
+    return list(dict.fromkeys(name for name in quoted(walk) if name.startswith(ROOMS)))
 
 
 def options(name: str) -> list[click.Option]:
@@ -100,7 +113,7 @@ def test_every_command_is_there_and_every_named_one_exists() -> None:
 
 def test_every_flag_exists() -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", README))
-    known = {flag for name in COMMANDS for option in options(name) for flag in option.opts}
+    known = {flag for command in (*commands().values(), bench, soak) for flags in command.params for flag in flags.opts}
     assert len(named) > 10
     assert named - known == set()
 
@@ -165,18 +178,114 @@ def test_the_reasons_are_those_that_callers_get() -> None:
     assert sorted(told) == sorted((reason.value, status) for reason, status in STATUS.items())
 
 
-def test_every_metric_exists() -> None:
+def test_every_metric_exists_and_is_told_of() -> None:
     rows_of_table = table(GENAI_1_41)
     known = {prometheus_name(row) + "_total" * (row.kind is Kind.COUNTER) for row in rows_of_table}
     named = {name for name in quoted(PROSE) if re.match(r"(?:gen_ai_client|http_server|sponson)_[a-z_]+$", name)}
-    assert len(named) > 15
-    assert named - known == set()
+    assert named == known
+
+
+def test_the_change_of_a_policy_does_what_is_shown(tmp_path: Path) -> None:
+    (shown,) = (text for _, text in BLOCKS if "$ sponson diff " in text)
+    edit, command, output = shown.split("\n", 2)
+    match = re.fullmatch(r"\$ sed 's/([^/]+)/([^/]+)/' (\S+) >(\S+)", edit)
+    assert match is not None
+    old, new, shipped, written = match.groups()
+    text = (ROOT / shipped).read_text("utf-8")
+    assert old in text
+    paths = {name: tmp_path / Path(name).name for name in command.removeprefix("$ sponson diff ").split()}
+    paths[shipped].write_text(text, "utf-8")
+    paths[written].write_text(text.replace(old, new), "utf-8")
+    runner = CliRunner(env={"SPONSON_INSTANCE_INDEX": None})
+    done = runner.invoke(commands()["diff"], [str(path) for path in paths.values()])
+    title = "{} → {}".format
+    assert done.exit_code == 0
+    assert done.output.replace(title(*paths.values()), title(*paths)) == output
+
+
+def test_the_walk_is_ten_sentences() -> None:
+    items = re.findall(r"^\d+\. (.+(?:\n {3,}.+)*)", section("## Life of a request"), re.MULTILINE)
+    assert len(items) == 10
+    assert [item for item in items if re.findall(r"[.!?](?=\s|$)", item) != ["."] or item[-1] != "."] == []
+
+
+def test_the_walk_names_files_that_exist() -> None:
+    assert len(files_of_the_walk()) > 25
+    assert [name for name in files_of_the_walk() if not (ROOT / name).is_file()] == []
+
+
+def stages_in_order() -> list[str]:
+    """The files that a call enters, by the pipelines themselves: recorders stand for stages and terminals."""
+    entered: list[str] = []
+
+    def stage(path: str) -> Any:
+        def call(exchange: object, call_next: Callable[[object], object]) -> object:
+            entered.append(path)
+            return call_next(exchange)
+
+        return call
+
+    def terminal(path: str, call_next: Callable[[Any], object] | None = None) -> Any:
+        def call(exchange: object) -> object:
+            entered.append(path)
+            return call_next(exchange) if call_next is not None else None
+
+        return call
+
+    parts = {name: stage(f"proxy/stages/{name}.py") for name in pipeline.TargetStages.__dataclass_fields__}
+    target = pipeline.target(pipeline.TargetStages(**parts), terminal("proxy/upstream/transport.py"))
+    tiers = terminal("proxy/stages/fallback.py", target)
+    route = pipeline.route(stage("proxy/stages/deadline.py"), tiers)
+    front = pipeline.front(stage("proxy/stages/observation.py"), terminal("proxy/stages/classification.py", route))
+    front(make_exchange())
+    return entered
+
+
+def test_the_walk_passes_the_stages_in_the_order_of_the_pipeline() -> None:
+    order = stages_in_order()
+    assert len(order) == 9
+    assert [name for name in files_of_the_walk() if name in order] == order
+
+
+def shown_in_the_diagram() -> list[str]:
+    """The files in its boxes: those of both rims above, with what goes on between them, and the stages below."""
+    (diagram,) = (text for language, text in BLOCKS if language == "text" and "─ downstream/ ─" in text)
+    above, below = diagram.split("─ one a process ─")
+    shown = []
+    for rooms, part in ((("downstream", "", "upstream"), above), (("stages", "stages", "stages"), below)):
+        for line in part.splitlines():
+            cells = re.split("[│┼]", line)[1:-1] if line.startswith(" │") else []
+            for room, cell in zip(rooms, cells, strict=bool(cells)):
+                names = re.findall(r"\b(?!or\b|and\b)\w+", cell) if room else ()
+                shown += [f"proxy/{room}/{name}.py" for name in names]
+    return shown
+
+
+def test_the_walks_diagram_shows_files_in_their_rooms_and_stages_in_their_order() -> None:
+    shown, order = shown_in_the_diagram(), stages_in_order()[:-1]
+    assert len(shown) > 20
+    assert [name for name in shown if not (ROOT / name).is_file()] == []
+    assert set(shown) <= set(files_of_the_walk())
+    assert [name for name in shown if name in order] == order
 
 
 def test_where_to_change_what_leads_to_files() -> None:
     found = list(rows(section("## Where do I change")))[1:]
-    assert len(found) >= 8
-    assert [wish for wish, where in found if not quoted(where)] == []
+    paths = [path for _, where in found for path in quoted(where)]
+    assert len(found) > 10
+    assert [wish for wish, where in found if not any("/" in path for path in quoted(where))] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_where_to_change_what_leads_into_every_room() -> None:
+    paths = [path for _, where in rows(section("## Where do I change")) for path in quoted(where)]
+    assert proxy.__doc__ is not None
+    rooms = [
+        tuple(f"proxy/{name}" if name.endswith("/") else f"proxy/{name}.py" for name in cells[0].split(", "))
+        for cells in list(rows(proxy.__doc__))[1:]
+    ]
+    assert len(rooms) > 10
+    assert [room for room in (*rooms, ("otel/",)) if not any(path.startswith(room) for path in paths)] == []
 
 
 def test_the_benchmark_has_its_place() -> None:
