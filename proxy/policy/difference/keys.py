@@ -1,4 +1,4 @@
-"""The sections of keys: rests and parking belong to a key and its secret, permits to its id."""
+"""The sections of keys: rests and parking belong to a key and its secret, permits to the key."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def _changed(pair: _Pair, reload: Reload) -> Section | None:
     if old.id != new.id:
         findings.value("id", old.id, new.id, note=DECISION)
         findings.effect("renamed: it rests on or stays parked, as long as its secret is the same")
+        if reload.fates.kept("key", provider, new.id):
+            findings.effect("its permits in use stay counted under its new id")
     differ = compare(findings, FIELDS, old, new)
     if "source" in differ:
         findings.effect(
@@ -66,8 +68,6 @@ def _changed(pair: _Pair, reload: Reload) -> Section | None:
         )
     if "concurrency" in differ and new.concurrency is None:
         findings.warn("the key has no limit of its own any more")
-    if reload.fates.begun("key", provider, new.id) and old.concurrency is not None:
-        findings.warn("the key's permits in use are not counted under its new id")
     limit = Limit(
         old=old.concurrency,
         new=new.concurrency,
