@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from proxy.policy.problem import PolicyError, Problem
 from proxy.policy.snapshot import PolicySnapshot
@@ -19,7 +20,9 @@ LIMIT_SECONDS = 60.0
 TRIES = 3
 """So many children may be lost in a row before a policy is checked in this process."""
 ENDED_FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
-CHILD = (sys.executable, "-P", "-c", "import gc; gc.disable(); from proxy.policy.compile import main; main()")
+CHILD = (sys.executable, "-S", "-P", "-c", "import gc; gc.disable(); from proxy.policy.compile import main; main()")
+
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 _log = logging.getLogger("sponson.policy")
 
@@ -45,12 +48,12 @@ class PolicyCompiler:
         *,
         instance_index: int | None = None,
         command: Sequence[str] = CHILD,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = NO_ENVIRONMENT,
         limit_seconds: float = LIMIT_SECONDS,
     ) -> None:
         self._command = command
         self._limit_seconds = limit_seconds
-        self._environ = _finding_this_package(environ) if environ is not None else None
+        self._environ = _finding_this_package(environ)
         self._instance_index = instance_index
         self._warm: subprocess.Popen[bytes] | None = None
         self._lost = 0
@@ -100,10 +103,15 @@ class PolicyCompiler:
 
 
 def _finding_this_package(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment in which the child finds this very package, whatever the working directory holds."""
+    """Returns an environment in which the child finds this very package, whatever the working directory holds.
+
+    It starts without `site`: where packages are it is told; and pydantic looks for no plugins.
+    """
     home = str(Path(__file__).resolve().parents[2])
-    path = environ.get("PYTHONPATH", "")
-    return {**environ, "PYTHONPATH": f"{home}{os.pathsep}{path}" if path else home}
+    packages = [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    given = environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, (home, given, *packages)))
+    return {**environ, "PYTHONPATH": path, "PYDANTIC_DISABLE_PLUGINS": "__all__"}
 
 
 def _ask(child: subprocess.Popen[bytes], question: bytes, *, seconds: float) -> PolicySnapshot | tuple[Problem, ...]:
