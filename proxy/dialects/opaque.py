@@ -44,7 +44,7 @@ class Opaque:
 
 
 class PassingScanner(StreamScanner):
-    """Reads nothing: the first byte is content, and no events are told apart."""
+    """Reads nothing: the first byte is content, every piece is a sign of life, and no events are told apart."""
 
     __slots__ = ("_end",)
 
@@ -60,6 +60,7 @@ class PassingScanner(StreamScanner):
     def feed(self, piece: bytes) -> None:
         """Takes the next bytes of the stream."""
         self.content = self.content or bool(piece)
+        self.events += bool(piece)
         self._end = (self._end + piece[-4:])[-4:]
 
     def finish(self) -> None:

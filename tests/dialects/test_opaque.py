@@ -24,6 +24,13 @@ def test_the_first_byte_is_content() -> None:
     assert (seen.content, seen.error, seen.usage, seen.done) == (True, None, None, False)
 
 
+def test_every_piece_is_a_sign_of_life_because_no_event_is_told_apart() -> None:
+    seen = scanner()
+    for piece in (b"data", b"", b": x\n\n"):
+        seen.feed(piece)
+    assert seen.signs == 2
+
+
 def test_place_for_an_event_of_our_own() -> None:
     seen = scanner()
     assert seen.between_events
