@@ -42,7 +42,7 @@ class Body:
         self._pausing = self._ended = False
         self._take: Callable[[bytes], bool] | None = None
         self._waiter: asyncio.Future[bool] | None = None
-        self.broken: Exception | None = None
+        self.broken: str | None = None
 
     def __repr__(self) -> str:
         state = "broken" if self.broken is not None else "whole" if self._ended else "arriving"
@@ -69,16 +69,17 @@ class Body:
             if self._waiter is not None:
                 self._wake(True)
 
-    def fail(self, error: Exception) -> None:
-        """The body will not come to its end; its reader gets what came before, and then this error."""
+    def fail(self, why: str) -> None:
+        """The body will not come to its end; its reader gets what came before, and then `BodyBroken`."""
         if self._ended or self.broken is not None:
             return
-        self.broken = error
+        # No error is kept here: once raised it refers to its readers, and they to this body.
+        self.broken = why
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             # Whoever waits has taken everything that came.
             self._take = None
-            waiter.set_exception(error)
+            waiter.set_exception(BodyBroken(why))
 
     def is_eof(self) -> bool:
         """Whether the end has arrived, read or not."""
@@ -92,7 +93,7 @@ class Body:
         """Returns what has arrived, waiting for it; b"" at the end. Raises what broke the body."""
         if not self._pieces:
             if self.broken is not None:
-                raise self.broken
+                raise BodyBroken(self.broken)
             if self._ended:
                 return b""
             await self._wait()
@@ -124,7 +125,7 @@ class Body:
         if self._pausing:
             self._resume()
         if self.broken is not None:
-            raise self.broken
+            raise BodyBroken(self.broken)
         if self._ended:
             return True
         self._take = take

@@ -27,13 +27,15 @@ class Shape:
     """The names of a head's fields, in order.
 
     `first` tells where the first field of a name (in lower case) stands; `repeated` are names that stand there more
-    than once. White space before a colon is no part of a name (RFC 9112 §5.1).
+    than once. White space before a colon is no part of a name (RFC 9112 §5.1). `lasting`: the next head with these
+    names has this very shape, so that it is worth keeping what was worked out for it.
     """
 
-    __slots__ = ("first", "names", "repeated")
+    __slots__ = ("first", "lasting", "names", "repeated")
 
     def __init__(self, names: tuple[bytes, ...]) -> None:
         self.names = names
+        self.lasting = False
         self.first: dict[str, int] = {}
         repeated = set()
         for index, name in enumerate(names):
@@ -62,13 +64,15 @@ class Shapes:
         return self._known.get(key) or self._new(key)
 
     def _new(self, key: tuple[bytes, ...]) -> Shape:
-        if len(key) > MAX_FIELDS:
+        size = sum(map(len, key))
+        if len(key) > MAX_FIELDS or size > MAX_FIELD:
             raise HeadTooLarge
         shape = Shape(key)
-        if sum(map(len, key)) <= LARGEST_SHAPE:
+        if size <= LARGEST_SHAPE:
             if len(self._known) >= MOST_SHAPES:
                 self._known.clear()
             self._known[key] = shape
+            shape.lasting = True
         return shape
 
     def __repr__(self) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final, Protocol
 
-from proxy.body import Body
+from proxy.body import Body, BodyBroken
 from proxy.exchange import Exchange
 from proxy.fields import Fields, fields_of
 
+LINGER_SECONDS: Final = 2.0
 VERSIONS: Final = {"1.1": (1, 1), "1.0": (1, 0)}
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -105,3 +107,17 @@ def unknown(connection: ClientLink, data: bytes) -> Arrival:
     arrival = Arrival(connection, "UNKNOWN", path, fields_of(()), body)
     arrival.malformed = arrival.should_close = True
     return arrival
+
+
+async def linger(payload: Body) -> bool:
+    """Reads on for a while after an early answer, so that the client can read it before its writes fail.
+
+    Returns whether the end of the body came; then another request may follow.
+    """
+    # A stopped upload lets go of the reader in its own next step.
+    await asyncio.sleep(0)
+    with contextlib.suppress(TimeoutError, BodyBroken):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while await payload.readany():
+                pass
+    return payload.is_eof()

@@ -7,15 +7,14 @@ and what becomes of bytes that are no request (RFC 9112 §9).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from proxy.body import Body, BodyBroken
-from proxy.downstream.arrival import VERSIONS, Arrival, only_framing, unknown
+from proxy.body import Body
+from proxy.downstream.arrival import VERSIONS, Arrival, linger, only_framing, unknown
 from proxy.exchange import CancelCause, ReaderGone
 from proxy.fields import MAX_FIELD, Fields, Shapes, check_lines
 from proxy.link import Link
@@ -25,7 +24,6 @@ MAX_HEAD: Final = 262144
 MOST_WAITING: Final = 32
 """Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
 KEEP_ALIVE_SECONDS: Final = 75.0
-LINGER_SECONDS: Final = 2.0
 HEAD_SECONDS: Final = 5.0
 _NO_HEAD: Final = -1
 
@@ -40,9 +38,9 @@ class Connection(Link):
     """
 
     __slots__ = (
-        "_body", "_deaf", "_declining", "_handler", "_head_due", "_head_size", "_in_head", "_known", "_large", "_lines",
-        "_loop", "_names", "_parser", "_shapes", "_synthetic", "_target", "_task", "_timer", "_timer_due", "_waiter",
-        "last", "serving", "waiting",
+        "_body", "_deaf", "_declining", "_fed", "_framing_size", "_handler", "_head_due", "_head_size", "_in_head",
+        "_known", "_large", "_lines", "_loop", "_names", "_parser", "_shapes", "_synthetic", "_target", "_task",
+        "_timer", "_timer_due", "_waiter", "last", "serving", "waiting",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, known: list[Connection], shapes: Shapes) -> None:
@@ -63,9 +61,9 @@ class Connection(Link):
         self._names: list[bytes] = []
         self._lines: list[bytes] = []
         self._target = b""
-        self._head_size = 0
+        self._head_size = self._framing_size = 0
         self._in_head = True
-        self.last = self._deaf = self._declining = self._synthetic = self._large = False
+        self.last = self._deaf = self._declining = self._synthetic = self._large = self._fed = False
 
     def __repr__(self) -> str:
         return f"<Connection {'idle' if self.idle else 'busy'}, {len(self.waiting)} waiting>"
@@ -114,33 +112,39 @@ class Connection(Link):
             return
         # Else no field can be too large, unless its head comes in several pieces.
         self._large = len(data) > MAX_FIELD
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            self._decline(data[upgrade.args[0] :])
-        except HttpParserError:
-            self._malformed(data)
-        else:
-            if self._in_head:
-                if self._head_size < 0 and not self._target:
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                data = self._decline(data[upgrade.args[0] :])
+                continue
+            except HttpParserError:
+                self._malformed(data)
+            else:
+                if self._in_head and self._head_size < 0 and not self._target:
                     self._head_size = 0
                 else:
-                    self._head_grows(data)
+                    self._grows(data)
+            return
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Marks who has left, and cancels the handler."""
         self._parser = None
         self._deaf = True
+        self.last = True
         self._known.remove(self)
         exchange = self.serving.exchange if self.serving is not None else None
         if exchange is not None and exchange.cancel_cause is None:
             exchange.cancel_cause = CancelCause.CLIENT_LEFT
         if self._body is not None:
-            self._body.fail(BodyBroken("the client has left"))
+            self._body.fail("the client has left")
         self.end_writing(ReaderGone())
         if self._timer is not None:
             self._timer.cancel()
         self.cancel()
+        # All of these refer to their connection; it must not wait for the garbage collector.
+        self._task = self._body = None
+        self.waiting.clear()
 
     # What the parser tells.
 
@@ -159,14 +163,15 @@ class Connection(Link):
         names, lines, target = self._names, self._lines, self._target
         large = self._large or self._head_size > 0
         self._names, self._lines, self._target, self._head_size, self._in_head = [], [], b"", _NO_HEAD, False
+        self._framing_size = 0
         if self._synthetic:
             self._synthetic = False
             return
         parser = cast(HttpRequestParser, self._parser)
         if large:
             check_lines([target, *lines])
-        body = self._body = Body(self)
         fields = Fields(self._shapes.of(names), lines)
+        body = self._body = Body(self)
         arrival = Arrival(
             self, parser.get_method().decode("ascii"), target.decode("utf-8", "surrogateescape"), fields, body
         )
@@ -178,6 +183,7 @@ class Connection(Link):
     def on_body(self, piece: bytes) -> None:
         """A piece of the body."""
         if self._body is not None:
+            self._fed = True
             self._body.feed(piece)
 
     def on_message_complete(self) -> None:
@@ -189,18 +195,24 @@ class Connection(Link):
             self._body.end()
             self._body = None
 
-    def _head_grows(self, data: bytes) -> None:
-        """A head is in in part; what came may begin with the end of the request before it."""
-        if self._head_size <= 0:
-            self._head_due = self._loop.time() + HEAD_SECONDS
-        self._head_size = len(self._target) if self._head_size < 0 else self._head_size + len(data)
-        if self._head_size > MAX_HEAD:
+    def _grows(self, data: bytes) -> None:
+        """Bounds what came without an end: heads, and the framing of bodies, chunk extensions and trailers."""
+        if not self._in_head:
+            self._framing_size = 0 if self._fed else self._framing_size + len(data)
+            self._fed = False
+        else:
+            if self._head_size <= 0:
+                self._head_due = self._loop.time() + HEAD_SECONDS
+            # What came may begin with the end of the request before this head.
+            self._head_size = len(self._target) if self._head_size < 0 else self._head_size + len(data)
+        if self._head_size > MAX_HEAD or self._framing_size > MAX_HEAD:
             self._malformed(data)
 
-    def _decline(self, rest: bytes) -> None:
+    def _decline(self, rest: bytes) -> bytes:
         """An offer to speak another protocol is not taken: what follows its head is HTTP/1.1 again.
 
-        The parser takes the end of such a head for the end of the request; another one reads the body.
+        The parser takes the end of such a head for the end of the request; another one reads the body. Returns what
+        that one is to be fed.
         """
         self._declining = False
         asked = self.waiting[-1] if self.waiting else self.serving
@@ -208,17 +220,17 @@ class Connection(Link):
             self._deaf = True
             if self._body is not None:
                 self._body.end()
-            return
+            return b""
         self._parser = HttpRequestParser(self)
         self._synthetic = self._in_head = True
-        self.data_received(only_framing(asked) + rest)
+        return only_framing(asked) + rest
 
     def _malformed(self, data: bytes) -> None:
         """Bytes that are no request become one that can only be refused; whoever reads a broken body is told."""
         self._deaf = True
         body, self._body = self._body, None
         if body is not None:
-            body.fail(BodyBroken("the body's framing is broken"))
+            body.fail("the body's framing is broken")
             if self.waiting and self.waiting[-1].payload is body:
                 self.waiting[-1].malformed = self.waiting[-1].should_close = True
             return
@@ -243,8 +255,8 @@ class Connection(Link):
                 finally:
                     # Else arrival, exchange and reply would wait for the garbage collector.
                     arrival.exchange = self.serving = None
-                if not arrival.payload.is_eof():
-                    await self._linger(arrival.payload)
+                if not arrival.payload.at_eof() and not await linger(arrival.payload):
+                    self.force_close()
                 if not keep_alive:
                     break
                 self._await_next()
@@ -253,6 +265,7 @@ class Connection(Link):
             raise
         self._task = None
         self._deaf = True
+        self.waiting.clear()
         if self.transport is not None:
             self.transport.close()
 
@@ -264,22 +277,10 @@ class Connection(Link):
             self._waiter = None
 
     def _next(self) -> Arrival:
-        waiting = self.waiting
-        if len(waiting) == MOST_WAITING and self._pauses:
+        if len(self.waiting) == MOST_WAITING:
             self.resume_reading()
-        self.serving = arrival = waiting.popleft()
+        self.serving = arrival = self.waiting.popleft()
         return arrival
-
-    async def _linger(self, payload: Body) -> None:
-        """Reads on for a while after an early answer, so that the client can read it before its writes fail."""
-        # A stopped upload lets go of the reader in its own next step.
-        await asyncio.sleep(0)
-        with contextlib.suppress(TimeoutError, BodyBroken):
-            async with asyncio.timeout(LINGER_SECONDS):
-                while await payload.readany():
-                    pass
-        if not payload.is_eof():
-            self.force_close()
 
     def _await_next(self) -> None:
         self._timer_due = self._loop.time() + KEEP_ALIVE_SECONDS

@@ -157,6 +157,8 @@ class Block:
 
 def remember(known: dict[Shape, T], shape: Shape, what: T) -> None:
     """Keeps what was worked out for a shape, within bounds: the other side chooses shapes."""
+    if not shape.lasting:
+        return
     if len(known) >= MOST_SHAPES:
         known.clear()
     known[shape] = what

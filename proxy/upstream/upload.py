@@ -25,11 +25,14 @@ class UploadPump:
         self.sent = 0
         self.done = False
         self.waits = True
-        self._task: asyncio.Task[None] = start_task(self._run(), name="upload")
+        self._task: asyncio.Task[None] | None = start_task(self._run(), name="upload")
 
     def stop(self) -> None:
         """Passes nothing on any more."""
-        self._task.cancel()
+        # A cancelled task keeps where it was cancelled, and so this pump: they must not keep each other.
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
 
     async def _run(self) -> None:
         chunked = self._upload.length is None
@@ -47,7 +50,8 @@ class UploadPump:
             self.done = True
             self.waits = False
         except BodyProblem as problem:
-            self.problem = problem
+            # Its traceback would keep this pump alive, and its connection.
+            self.problem = problem.with_traceback(None)
             connection.abort()
         except ConnectionError:
             return

@@ -11,7 +11,7 @@ from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from proxy.body import Body, BodyBroken
+from proxy.body import Body
 from proxy.fields import MAX_FIELD, Fields, RawHeaders, Shapes, check_lines
 from proxy.link import Link
 from proxy.upstream.watch import Watch
@@ -63,9 +63,9 @@ class UpstreamConnection(Link):
     """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`."""
 
     __slots__ = (
-        "_bodiless", "_body", "_error", "_expecting", "_head_size", "_heads", "_in_head", "_interim", "_lines",
-        "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_until_close", "_waiter", "idle_since", "lease",
-        "uses", "watch",
+        "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head", "_interim",
+        "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_until_close", "_waiter", "idle_since",
+        "lease", "uses", "watch",
     )  # fmt: skip
 
     closed = None
@@ -87,7 +87,7 @@ class UpstreamConnection(Link):
         self._lines: list[bytes] = []
         self._phrase = b""
         self._head_size = 0
-        self._expecting = self._bodiless = self._in_head = self._interim = False
+        self._expecting = self._bodiless = self._in_head = self._interim = self._fed = False
         self._until_close = self._spoiled = False
 
     def __repr__(self) -> str:
@@ -144,13 +144,15 @@ class UpstreamConnection(Link):
             self.watch.cancel()
         if self.transport is not None:
             self.transport.abort()
+        # An error that was raised refers to who used this connection, and so to the connection itself.
+        self._error = None
         if self.lease is not None:
             self.lease.close()
 
     def abort(self) -> None:
         """Ends the transport only; a reader that waits is woken with an error."""
         if self._body is not None:
-            self._body.fail(BodyBroken("ended by us"))
+            self._body.fail("ended by us")
         if self.transport is not None:
             self.transport.abort()
 
@@ -171,7 +173,11 @@ class UpstreamConnection(Link):
         except HttpParserError:
             self._malformed()
         else:
-            if self._in_head:
+            if self._fed:
+                self._fed = False
+                self._head_size = 0
+            else:
+                # A head, or a body's framing: chunk extensions and trailers.
                 self._head_size += len(data)
                 if self._head_size > MAX_HEAD:
                     self._malformed()
@@ -180,11 +186,12 @@ class UpstreamConnection(Link):
         """Ends what is under way; only a clean end can be the end of a body that ends with its connection."""
         self._parser = None
         self._error = exc if isinstance(exc, OSError) else ConnectionEnded("the connection was closed")
-        if self._body is not None:
+        body, self._body = self._body, None
+        if body is not None:
             if exc is None and self._until_close:
-                self._body.end()
+                body.end()
             else:
-                self._body.fail(BodyBroken("the connection was reset" if exc else "the connection was closed"))
+                body.fail("the connection was reset" if exc else "the connection was closed")
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(self._error)
         self.end_writing(self._error)
@@ -198,6 +205,8 @@ class UpstreamConnection(Link):
 
     def on_status(self, phrase: bytes) -> None:
         """A part of the phrase."""
+        if b"\0" in phrase:
+            raise MalformedAnswer
         self._phrase += phrase
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -231,6 +240,7 @@ class UpstreamConnection(Link):
                 self._expecting = False
                 # The parser may wait for a body that there is none of.
                 self._parser = None
+                self._spoiled = self._spoiled or (code == 204 and _has_body(head.headers))
             else:
                 self._body = body
                 self._until_close = "content-length" not in head.headers and "transfer-encoding" not in head.headers
@@ -243,6 +253,7 @@ class UpstreamConnection(Link):
     def on_body(self, piece: bytes) -> None:
         """A piece of the body; none is due after HEAD, 204 or 304."""
         if self._body is not None:
+            self._fed = True
             self._body.feed(piece)
         else:
             self._spoiled = True
@@ -274,9 +285,14 @@ class UpstreamConnection(Link):
         self._spoiled = True
         body, self._body = self._body, None
         if body is not None:
-            body.fail(BodyBroken("the answer's framing is broken"))
+            body.fail("the answer's framing is broken")
         elif self._expecting:
             self._error = MalformedAnswer("the answer is no well-formed HTTP")
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_exception(self._error)
         self._expecting = False
+
+
+def _has_body(fields: Fields) -> bool:
+    """Whether an answer that cannot have a body announces one all the same: it may still come."""
+    return "transfer-encoding" in fields or fields.get("content-length", "0") != "0"

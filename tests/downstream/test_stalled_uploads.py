@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from proxy.downstream.arrival import LINGER_SECONDS
 from proxy.downstream.incoming import STALL_SECONDS
-from proxy.downstream.wire import LINGER_SECONDS
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.request import BodyProblem, Upload

@@ -12,6 +12,7 @@ from typing import Final
 
 from proxy.downstream.arrival import Arrival
 from proxy.downstream.connections import ConnectionServer
+from proxy.downstream.server import BACKLOG
 from proxy.downstream.wire import Handler
 
 PATIENCE_SECONDS: Final = 20.0
@@ -195,7 +196,7 @@ class Served:
 async def serving(handler: Handler) -> AsyncIterator[Served]:
     """Serves on a port of its own."""
     served = Served(handler)
-    server = await asyncio.get_running_loop().create_server(served.protocols, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(served.protocols, "127.0.0.1", 0, backlog=BACKLOG)
     served.port = server.sockets[0].getsockname()[1]
     try:
         yield served

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.exchange import Credential, Exchange, Facts
-from proxy.fields import MOST_SHAPES, RawHeaders, fields_of, pairs_of
+from proxy.fields import LARGEST_SHAPE, MOST_SHAPES, Fields, RawHeaders, Shapes, fields_of, pairs_of
 from proxy.request import Request
 from proxy.trace_context import TraceContext, parse_traceparent
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
@@ -31,6 +31,8 @@ FOREIGN = [b"OpenAI-Beta", b"anthropic-beta", b"x-goog-user-project"]
 PORTABLE = [b"Content-Type", b"accept", b"User-Agent", b"X-Tag", b"x-debug", b"anthropic-version", b"x-stainless-os"]
 NAMED = [b"x-debug", b"X-Tag", b"close", b"keep-alive", b"authorization", b"Host", b"content-length"]
 
+SHAPES = Shapes()
+
 values = st.binary(max_size=12).map(lambda raw: raw.translate(None, b"\r\n\0").strip())
 plain_fields = st.tuples(st.sampled_from(HOP_BY_HOP[1:] + OURS + CREDENTIALS + FOREIGN + PORTABLE), values)
 connections = st.tuples(st.just(b"connection"), st.lists(st.sampled_from(NAMED), max_size=3).map(b" , ".join))
@@ -41,8 +43,13 @@ def low(names: Sequence[bytes]) -> set[bytes]:
     return {name.lower() for name in names}
 
 
+def repeated(raw: RawHeaders) -> Fields:
+    """The fields of a head as a connection has them: the shape of their names is known by now."""
+    return Fields(SHAPES.of([name for name, _ in raw]), [value for _, value in raw])
+
+
 def an_exchange(headers: RawHeaders = (), *, first: bool = True, key: Credential | None = None) -> Exchange:
-    request = Request("POST", "/v1/x", fields_of(headers))
+    request = Request("POST", "/v1/x", repeated(headers))
     facts = Facts(request_id="r1", arrived_at=0.0, arrived_ns=0)
     facts.trace = TraceContext(
         trace_id=TRACE_ID, span_id=7, parent_span_id=0, sampled=True, tracestate="a=1", remote=False
@@ -113,9 +120,18 @@ def test_it_forgets_before_callers_that_never_repeat_themselves_fill_the_memory(
     for index in range(2 * MOST_SHAPES):
         field = (b"x-%d" % index, b"v")
         assert field in head_of(plan, an_exchange([field]))
-        assert answers.forward(fields_of([field])) == b"x-%d: v\r\n" % index
-    assert len(plan._known[True]) <= MOST_SHAPES
-    assert len(answers._known) <= MOST_SHAPES
+        assert answers.forward(repeated([field])) == b"x-%d: v\r\n" % index
+    assert 0 < len(plan._known[True]) <= MOST_SHAPES
+    assert 0 < len(answers._known) <= MOST_SHAPES
+
+
+def test_what_was_worked_out_for_a_head_too_large_to_be_known_again_is_not_kept() -> None:
+    plan, answers = a_plan(), AnswerHeaders()
+    large = [(b"x-%d-%b" % (index, b"n" * 60), b"v") for index in range(LARGEST_SHAPE // 60)]
+    for _ in range(3):
+        assert head_of(plan, an_exchange(large), -1) == [(b"host", b"p.test:9"), *large]
+        assert pairs_of(answers.forward(repeated(large))) == large
+    assert len(plan._known[True]) == len(answers._known) == 0
 
 
 def test_a_percent_sign_in_a_name_or_an_added_value_is_no_format() -> None:
