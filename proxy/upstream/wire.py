@@ -173,14 +173,16 @@ class UpstreamConnection(Link):
         except HttpParserError:
             self._malformed()
         else:
-            if self._fed:
+            if not self._expecting:
+                return
+            if self._fed and not self._in_head:
                 self._fed = False
                 self._head_size = 0
-            else:
-                # A head, or a body's framing: chunk extensions and trailers.
-                self._head_size += len(data)
-                if self._head_size > MAX_HEAD:
-                    self._malformed()
+                return
+            # A head, or a body's framing: chunk extensions and trailers.
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD:
+                self._malformed()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Ends what is under way; only a clean end can be the end of a body that ends with its connection."""
