@@ -68,7 +68,8 @@ def of_caller(request: Read) -> tuple[bytes, bytes, list[bytes], bytes]:
     """What of a request must reach the provider."""
     named = {token.strip().lower() for line in request.all(b"connection") for token in line.split(b",")}
     tags = [] if b"x-tag" in named else request.all(b"x-tag")
-    return request.method, request.target.removeprefix(b"/alpha"), tags + request.all(b"x-empty"), request.body
+    target = request.target[6:] if request.target.startswith(b"/alpha/") else request.target
+    return request.method, target, tags + request.all(b"x-empty"), request.body
 
 
 def of_provider(request: Received) -> tuple[bytes, bytes, list[bytes], bytes]:
