@@ -82,7 +82,7 @@ class Shapes:
 class Fields(Mapping[str, str]):
     """The fields of one head: the first value of each name; `lines` are all values as they came.
 
-    White space around a value is no part of it, but is passed on as it came.
+    White space after a value is no part of it, but is passed on as it came.
     """
 
     __slots__ = ("lines", "shape")
