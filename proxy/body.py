@@ -7,7 +7,6 @@ asked to bring no more, so that its peer waits too.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -37,7 +36,7 @@ class Body:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._size = self.total_bytes = 0
         self._pausing = self._ended = False
         self._take: Callable[[bytes], bool] | None = None
@@ -102,11 +101,8 @@ class Body:
     def taken(self) -> bytes:
         """Returns what has arrived and was not read yet, at once."""
         pieces = self._pieces
-        if len(pieces) == 1:
-            data = pieces.popleft()
-        else:
-            data = b"".join(pieces)
-            pieces.clear()
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
         self._size = 0
         if self._pausing:
             self._resume()
@@ -117,11 +113,8 @@ class Body:
 
         Returns True at the end of the body, False once `take` has returned False. Raises what broke the body.
         """
-        while self._pieces:
-            piece = self._pieces.popleft()
-            self._size -= len(piece)
-            if not take(piece):
-                return False
+        if self._pieces and not self._hand_over(take):
+            return False
         if self._pausing:
             self._resume()
         if self.broken is not None:
@@ -133,6 +126,20 @@ class Body:
             return await self._wait()
         finally:
             self._take = None
+
+    def _hand_over(self, take: Callable[[bytes], bool]) -> bool:
+        """Hands what has arrived to `take`; what it did not come to stays."""
+        pieces, count, goes_on = self._pieces, 0, True
+        try:
+            for piece in pieces:
+                count += 1
+                self._size -= len(piece)
+                if not take(piece):
+                    goes_on = False
+                    break
+        finally:
+            del pieces[:count]
+        return goes_on
 
     async def _wait(self) -> bool:
         self._waiter = asyncio.get_running_loop().create_future()

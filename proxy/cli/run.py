@@ -126,8 +126,10 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 )
 @_later
 def command(**flags: Any) -> None:
-    """Run the proxy until SIGTERM. Exit codes: 0 done, 1 a bug while ending, 2 could not start, 143 cut short by a second
-    signal."""
+    """Run the proxy until SIGTERM.
+
+    Exit codes: 0 done, 1 a bug while ending, 2 could not start, 143 cut short by a second signal.
+    """
     try:
         settings, index = _settings(flags), instance_index(os.environ)
     except ValueError as error:

@@ -71,6 +71,10 @@ REMEMBERED_MODELS = 64
 """How many models' routes are remembered for each path."""
 
 
+LONGEST_REMEMBERED = 1024
+"""How long a path or a model may be to be remembered: callers choose both."""
+
+
 class Candidates:
     """What a path may mean: its operation, and the routes that path and headers allow, in order.
 
@@ -92,7 +96,7 @@ class Candidates:
         plan = self._chosen.get(model)
         if plan is None:
             plan = next((route for route in self.routes if route.matcher.model_matches(model)), None)
-            if len(self._chosen) < REMEMBERED_MODELS:
+            if len(self._chosen) < REMEMBERED_MODELS and (model is None or len(model) <= LONGEST_REMEMBERED):
                 self._chosen[model] = plan
         return plan
 
@@ -119,7 +123,7 @@ class Router:
         found = self._by_path.get(path)
         if found is None:
             found = self._find(path, fields)
-            if not self._by_headers and len(self._by_path) < REMEMBERED_PATHS:
+            if not self._by_headers and len(self._by_path) < REMEMBERED_PATHS and len(path) <= LONGEST_REMEMBERED:
                 self._by_path[path] = found
         return found
 

@@ -7,7 +7,6 @@ and what becomes of bytes that are no request (RFC 9112 §9).
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
@@ -50,7 +49,7 @@ class Connection(Link):
         self._known = known
         self._loop = asyncio.get_running_loop()
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
-        self.waiting: deque[Arrival] = deque()
+        self.waiting: list[Arrival] = []
         """Requests that have arrived and are not served yet."""
         self.serving: Arrival | None = None
         self._task: asyncio.Task[None] | None = None
@@ -279,7 +278,7 @@ class Connection(Link):
     def _next(self) -> Arrival:
         if len(self.waiting) == MOST_WAITING:
             self.resume_reading()
-        self.serving = arrival = self.waiting.popleft()
+        self.serving = arrival = self.waiting.pop(0)
         return arrival
 
     def _await_next(self) -> None:

@@ -6,7 +6,6 @@ Owns what an answer's framing means (RFC 9112 §6), and which bytes belong to no
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -80,7 +79,7 @@ class UpstreamConnection(Link):
         self.lease: Lease | None = None
         self._parser: HttpResponseParser | None = None
         self._waiter: asyncio.Future[tuple[AnswerHead, Body]] | None = None
-        self._heads: deque[tuple[AnswerHead, Body]] = deque()
+        self._heads: list[tuple[AnswerHead, Body]] = []
         self._body: Body | None = None
         self._error: Exception | None = None
         self._names: list[bytes] = []
@@ -125,7 +124,7 @@ class UpstreamConnection(Link):
     async def head(self) -> tuple[AnswerHead, Body]:
         """Returns the next head and its body; interim answers (1xx) come one by one too. Raises what prevented it."""
         if self._heads:
-            return self._heads.popleft()
+            return self._heads.pop(0)
         if self._error is not None:
             raise self._error
         self._waiter = asyncio.get_running_loop().create_future()

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from proxy.decisions.classification import REMEMBERED_PATHS, AnyRequest, Matcher, MatchSettings, Router
+from proxy.decisions.classification import (
+    LONGEST_REMEMBERED,
+    REMEMBERED_MODELS,
+    REMEMBERED_PATHS,
+    AnyRequest,
+    Matcher,
+    MatchSettings,
+    Router,
+)
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.plan import RoutePlan
@@ -158,3 +166,16 @@ def test_paths_that_callers_invent_are_routed_beyond_what_is_remembered() -> Non
         assert names(router, f"/v1/{number}") == ["chat"]
     assert len(router._by_path) == REMEMBERED_PATHS
     assert repr(router) == "<Router 1 routes, 2 providers>"
+
+
+def test_what_is_remembered_is_bounded_in_length_too() -> None:
+    router = a_router(a_route("chat", MatchSettings(path=("/v1/*",))))
+    long = "x" * (LONGEST_REMEMBERED + 1)
+    assert names(router, f"/v1/{long}") == ["chat"]
+    found = router.candidates("/v1/chat/completions", NOTHING)
+    for model in (*map(str, range(REMEMBERED_MODELS + 50)), long):
+        plan = found.choose(model)
+        assert plan is not None
+    assert set(router._by_path) == {"/v1/chat/completions"}
+    assert len(found._chosen) == REMEMBERED_MODELS
+    assert router.candidates("/v1/chat/completions", NOTHING).choose(long) is not None
