@@ -130,7 +130,8 @@ async def keys_rest(door: Door) -> None:
 async def test_a_limit_that_is_raised_lets_who_waits_go_at_once(doors: dict[str, Door]) -> None:
     door = doors["raised"]
     await door.provider.has_seen(3)
-    assert door.order == [0, 1, 2]
+    # Both go at once, each on a connection of its own: which of them the provider sees first, nobody decides.
+    assert sorted(door.order) == [0, 1, 2]
     await door.ends_well()
 
 
