@@ -46,13 +46,6 @@ class Admission:
         """Lets a call go when nobody waits anywhere and everything has a place for it; None: `enter` decides."""
         if self.waiting:
             return None
-        for places in line.limits:
-            if places.used >= places.size:
-                break
-        else:
-            key = line.ring.choose(now, tried) if line.ring is not None else None
-            if key is None or isinstance(key, Key):
-                return Permit(line, key, now, self.returned)
         taken = self._take(line, tried, now)
         return taken if isinstance(taken, Permit) else None
 

@@ -121,17 +121,6 @@ class Breaker:
         """Returns seconds until a call may pass again; one second at least while probes decide."""
         return max(self._open_until - now, 1.0) if self.state is not CLOSED else 0.0
 
-    def succeeded(self, ticket: Ticket, now: float) -> None:
-        """Takes the end of a call that went well, as `Ticket.end` does; quickly where nothing else is to be done."""
-        window = self._window
-        plain = not (self._timed or self._running or window.failures or window.slow or ticket.ended)
-        if plain and ticket.generation == self.generation and now - ticket.started_at < self._first_byte:
-            ticket.ended = True
-            self._consecutive = 0
-            window.succeeded(now)
-        else:
-            ticket.end(Verdict.SUCCESS, now)
-
     def tick(self, now: float) -> None:
         """Moves on what time alone decides: slow calls, probes' deadlines, the end of the open state, the ramp."""
         running = self._running

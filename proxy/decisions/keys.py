@@ -86,10 +86,6 @@ class KeyRing:
 
     def choose(self, now: float, tried: Collection[str] | None) -> Key | Lack:
         """Returns the next key by smooth weighted choice, untried ones first; or what is missing. Takes nothing."""
-        if len(self.keys) == 1:
-            key = self.keys[0]
-            if not key.parked and key.credential is not None and key.rests_until <= now and key.places is None:
-                return key
         best: Key | None = None
         lack = Lack.NO_KEY
         total = 0.0

@@ -18,7 +18,7 @@ from proxy.decisions.ticket import SLOW_PART
 from proxy.decisions.verdict import Verdict, verdict_of
 from proxy.exchange import Exchange
 from proxy.observer import Observed, Would
-from proxy.outcome import Outcome, OutcomeKind, Reason, refused
+from proxy.outcome import Outcome, Reason, refused
 from proxy.stage import CallNext
 
 
@@ -42,10 +42,7 @@ class BreakerStage:
         verdict, retry_after = Verdict.GIVEN_UP, None
         try:
             outcome = await call_next(exchange)
-            if outcome.kind is OutcomeKind.OK:
-                verdict = Verdict.SUCCESS
-            else:
-                verdict, retry_after = verdict_of(outcome), outcome.retry_after
+            verdict, retry_after = verdict_of(outcome), outcome.retry_after
             return outcome
         except asyncio.CancelledError:
             if exchange.answered:
@@ -53,12 +50,9 @@ class BreakerStage:
             raise
         finally:
             exchange.progress = None
-            if verdict is Verdict.SUCCESS:
-                self._breaker.succeeded(ticket, clock.now())
-            else:
-                if verdict is Verdict.GIVEN_UP:
-                    ticket.slow_after = _slow_after(exchange)
-                ticket.end(verdict, clock.now(), retry_after=retry_after)
+            if verdict is Verdict.GIVEN_UP:
+                ticket.slow_after = _slow_after(exchange)
+            ticket.end(verdict, clock.now(), retry_after=retry_after)
 
     async def _refused(self, exchange: Exchange, call_next: CallNext, now: float) -> Outcome:
         return refused(Reason.BREAKER_OPEN, retry_after=self._breaker.retry_after(now))

@@ -48,9 +48,7 @@ class RetryStage:
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
         """Returns the last outcome that says something: a local refusal of a retry gives way to what was before it."""
-        allowed = self._settings.attempts
-        if exchange.attempts_left - exchange.attempts_kept < allowed:
-            allowed = attempts_for_tier(self._settings, left=exchange.attempts_left, later_tiers=exchange.attempts_kept)
+        allowed = attempts_for_tier(self._settings, left=exchange.attempts_left, later_tiers=exchange.attempts_kept)
         exchange.tried_keys = None
         before: Outcome | None = None
         calls = choices = 0
