@@ -14,6 +14,8 @@ D = TypeVar("D")
 
 MAX_FIELD: Final = 65536
 MAX_FIELDS: Final = 256
+MAX_HEAD: Final = 262144
+"""Bytes of a whole head, and of what a body's framing may say without content."""
 MOST_SHAPES: Final = 512
 LARGEST_SHAPE: Final = 4096
 """Bytes of all names together; the shape of a larger head is not remembered."""

@@ -32,10 +32,6 @@ class Upload(Protocol):
         """Returns the next piece, b"" at the end. Raises `BodyProblem`."""
         ...
 
-    async def read_all(self) -> bytes:
-        """Returns the whole body. Raises `BodyProblem`."""
-        ...
-
 
 class Request:
     """What the caller asked, as it came: target, path and header bytes are never normalised.

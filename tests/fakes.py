@@ -211,12 +211,13 @@ class FakeUpload:
             raise BodyTooLarge
         return piece
 
-    async def read_all(self) -> bytes:
-        """Returns the whole body."""
-        whole = b""
-        while piece := await self.read():
-            whole += piece
-        return whole
+
+async def whole_of(upload: Upload) -> bytes:
+    """Returns the whole body."""
+    whole = b""
+    while piece := await upload.read():
+        whole += piece
+    return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,13 +45,6 @@ class IncomingBody:
             raise BodyTooLarge
         return piece
 
-    async def read_all(self) -> bytes:
-        """Returns the whole body. Raises `BodyProblem`, `BodyTooLarge`."""
-        pieces = []
-        while piece := await self.read():
-            pieces.append(piece)
-        return b"".join(pieces)
-
     def _proceed(self) -> None:
         """Answers `Expect: 100-continue`: somebody wants the body."""
         self._expects = False

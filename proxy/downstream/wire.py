@@ -15,11 +15,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from proxy.body import Body
 from proxy.downstream.arrival import VERSIONS, Arrival, linger, only_framing, unknown
 from proxy.exchange import CancelCause, ReaderGone
-from proxy.fields import MAX_FIELD, Fields, Shapes, check_lines
+from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines
 from proxy.link import Link
 from proxy.tasks import start_task
 
-MAX_HEAD: Final = 262144
 MOST_WAITING: Final = 32
 """Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
 KEEP_ALIVE_SECONDS: Final = 75.0

@@ -11,11 +11,10 @@ from typing import Final, Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from proxy.body import Body
-from proxy.fields import MAX_FIELD, Fields, RawHeaders, Shapes, check_lines
+from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines
 from proxy.link import Link
 from proxy.upstream.watch import Watch
 
-MAX_HEAD: Final = 262144
 BODILESS: Final = frozenset({101, 204, 304})
 
 
@@ -41,11 +40,6 @@ class AnswerHead:
         self.headers = headers
         self.should_close = should_close
 
-    @property
-    def raw_headers(self) -> RawHeaders:
-        """Every header line as it came, in order."""
-        return self.headers.raw
-
     def __repr__(self) -> str:
         return f"<AnswerHead {self.code}>"
 
@@ -62,7 +56,7 @@ class UpstreamConnection(Link):
     """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`."""
 
     __slots__ = (
-        "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head", "_interim",
+        "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
         "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_until_close", "_waiter", "idle_since",
         "lease", "uses", "watch",
     )  # fmt: skip
@@ -86,7 +80,7 @@ class UpstreamConnection(Link):
         self._lines: list[bytes] = []
         self._phrase = b""
         self._head_size = 0
-        self._expecting = self._bodiless = self._in_head = self._interim = self._fed = False
+        self._expecting = self._bodiless = self._in_head = self._fed = False
         self._until_close = self._spoiled = False
 
     def __repr__(self) -> str:
@@ -233,8 +227,7 @@ class UpstreamConnection(Link):
         self._spoiled = self._spoiled or head.should_close
         self._phrase, self._names, self._lines = b"", [], []
         body = Body(self)
-        self._interim = code < 200 and code != 101
-        if not self._interim:
+        if code >= 200 or code == 101:
             self._in_head = False
             if self._bodiless or code in BODILESS:
                 body.end()

@@ -20,7 +20,7 @@ from proxy.outcome import Outcome
 from proxy.request import Request
 from proxy.trace_context import Sampler
 from tests.downstream.visitor import until
-from tests.fakes import answered, counting_bits
+from tests.fakes import answered, counting_bits, whole_of
 
 
 class FakeTransport:
@@ -129,7 +129,7 @@ async def data_server(pipeline: Pipeline) -> AsyncIterator[Running]:
 async def reading(exchange: Exchange) -> Outcome:
     """A pipeline that reads the whole body and answers with it."""
     request = exchange.request
-    body = await request.upload.read_all() if request.upload is not None else request.body or b""
+    body = await whole_of(request.upload) if request.upload is not None else request.body or b""
     exchange.reply.start(
         200, b"OK", b"x-target: %b\r\n" % exchange.request.target.encode(), length=len(body), body=body
     )

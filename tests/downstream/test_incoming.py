@@ -16,7 +16,7 @@ from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.request import BodyProblem, BodyTooLarge
 from tests.downstream.doubles import data_server, reading
 from tests.downstream.visitor import LAST_ASK, read_answer, read_answers, talk, until, visiting
-from tests.fakes import answered
+from tests.fakes import answered, whole_of
 
 FORBIDDEN = b"GET /forbidden HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST /p HTTP/1.1\r\nhost: x\r\n"
@@ -203,7 +203,7 @@ async def test_a_body_over_its_limit_is_not_read_to_its_end(whole: bool) -> None
         upload.limit = 7
         try:
             if whole:
-                await upload.read_all()
+                await whole_of(upload)
             while await upload.read():
                 pass
         except BodyTooLarge:

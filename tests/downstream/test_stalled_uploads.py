@@ -17,7 +17,7 @@ from proxy.upstream.upload import UploadPump
 from proxy.upstream.wire import UpstreamConnection
 from tests.downstream.doubles import data_server, reading
 from tests.downstream.visitor import read_answer, until, visiting
-from tests.fakes import answered, settle
+from tests.fakes import answered, settle, whole_of
 from tests.hurried import HurriedLoop, hurried
 from tests.upstream.test_upload import FakeConnection
 
@@ -69,7 +69,7 @@ def test_a_body_of_which_nothing_more_comes_is_given_up(name: str) -> None:
 
     async def pipeline(exchange: Exchange) -> Outcome:
         try:
-            await upload_of(exchange).read_all()
+            await whole_of(upload_of(exchange))
         except BodyProblem as problem:
             said.append(str(problem))
         exchange.reply.start(400, b"Bad Request", b"", length=0, body=b"")

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.body import BodyBroken
 from proxy.downstream.arrival import Arrival
-from proxy.downstream.wire import MAX_HEAD
+from proxy.fields import MAX_HEAD
 from tests.downstream.visitor import ASK, LAST_ASK, read_answer, read_answers, serving, talk, until, visiting
 
 SECRET = "sk-live-0123456789abcdef"

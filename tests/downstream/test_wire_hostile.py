@@ -8,8 +8,8 @@ import pytest
 
 from proxy.body import BodyBroken
 from proxy.downstream.arrival import Arrival
-from proxy.downstream.wire import KEEP_ALIVE_SECONDS, MAX_HEAD, MOST_WAITING
-from proxy.fields import MAX_FIELD, MAX_FIELDS
+from proxy.downstream.wire import KEEP_ALIVE_SECONDS, MOST_WAITING
+from proxy.fields import MAX_FIELD, MAX_FIELDS, MAX_HEAD
 from tests.downstream.test_wire import answer_to, echo, plain
 from tests.downstream.visitor import ASK, LAST_ASK, Visitor, read_answer, read_answers, serving, talk, until, visiting
 from tests.hurried import HurriedLoop, hurried

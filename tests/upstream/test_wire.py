@@ -126,7 +126,7 @@ async def test_header_bytes_stay_as_they_came() -> None:
         connection.expect(body=True)
         connection.write(ASK, b"")
         message, _ = await connection.head()
-        assert tuple(message.raw_headers) == (
+        assert tuple(message.headers.raw) == (
             (b"X-Tag", b"a"),
             (b"x-TAG", b"b"),
             (b"Set-Cookie", b"a=1"),

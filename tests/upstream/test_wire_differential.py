@@ -57,8 +57,8 @@ async def read(pieces: list[bytes], *, body: bool) -> Outcome:
         while piece := await payload.readany():
             text += piece
     except BodyBroken:
-        return head.code, head.phrase, tuple(head.raw_headers), text, "broken"
-    return head.code, head.phrase, tuple(head.raw_headers), text, "whole"
+        return head.code, head.phrase, tuple(head.headers.raw), text, "broken"
+    return head.code, head.phrase, tuple(head.headers.raw), text, "whole"
 
 
 @settings(max_examples=300)
