@@ -186,8 +186,10 @@ class ProxyProcess:
         return found[0]
 
     def request_lines(self) -> list[dict[str, Any]]:
-        """Returns the log lines of requests, oldest first."""
-        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        """Returns the log lines of requests, oldest first; a line that is only partly in the file yet is not one."""
+        written = self.log()
+        whole = written[: written.rfind("\n") + 1].splitlines()
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if "request_id" in line]
 
 
