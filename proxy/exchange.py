@@ -151,11 +151,14 @@ class BodyLedger(Protocol):
 
 
 class Attempt:
-    """One upstream call: what it was to do, and what was measured. Times are monotonic seconds, 0.0 for never."""
+    """One upstream call: what it was to do, and what was measured. Times are monotonic seconds, 0.0 for never.
+
+    `rates` is what the answer's head said of rate limits (`dialects/rate_limits`), None where it said nothing.
+    """
 
     __slots__ = (
         "address", "answer_bytes", "connected_at", "ended_at", "first_content_at", "head_at", "key_id", "kind",
-        "limits", "model", "number", "provider", "reason", "redials", "reused", "sent_bytes", "span_id",
+        "limits", "model", "number", "provider", "rates", "reason", "redials", "reused", "sent_bytes", "span_id",
         "started_at", "status", "tier", "usage",
     )  # fmt: skip
 
@@ -174,6 +177,7 @@ class Attempt:
         self.kind: OutcomeKind | None = None
         self.reason: Reason | None = None
         self.usage: Usage | None = None
+        self.rates: Any = None
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number} tier {self.tier} {self.provider}/{self.model} {self.kind} {self.status}>"
@@ -220,14 +224,16 @@ class Exchange:
     between two events, so that one of ours can follow. `hides_usage`: the current tier asks for usage that the caller
     did not ask for, and must not see. `attempts_left` in all, of which `attempts_kept` belong to
     later tiers. `repeatable`: it may be executed twice. `replayable`: its body may be sent a second time. `body_bytes`
-    are counted in `bodies`, the process's ledger.
+    are counted in `bodies`, the process's ledger. `demand` is what the body asks for in tokens (`dialects/demand`),
+    None while nobody wanted to know. `first_tier`: the tier to begin with, from 1. `idempotency_key`: what makes the
+    request the same as another one, None for none.
     """
 
     __slots__ = (
         "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause", "credential",
-        "deadline_at", "dialect", "document", "facts", "first_target", "hides_usage", "later_tiers", "model",
-        "operation", "payload", "plan", "progress", "replayable", "reply", "replaceable", "repeatable", "request",
-        "takes_event", "tried_keys", "upstream_path",
+        "deadline_at", "demand", "dialect", "document", "facts", "first_target", "first_tier", "hides_usage",
+        "idempotency_key", "later_tiers", "model", "operation", "payload", "plan", "progress", "replayable", "reply",
+        "replaceable", "repeatable", "request", "takes_event", "tried_keys", "upstream_path",
     )  # fmt: skip
 
     bodies: BodyLedger
@@ -244,6 +250,9 @@ class Exchange:
         self.deadline_at = float("inf")
         self.cancel_cause: CancelCause | None = None
         self.later_tiers, self.attempts_kept, self.attempts_left = 0, 0, 1
+        self.demand: Any = None
+        self.first_tier = 1
+        self.idempotency_key: str | None = None
         self.first_target = self.repeatable = self.replayable = True
         self.body_bytes = 0
         self.replaceable = self.answered = self.takes_event = self.hides_usage = False
