@@ -6,7 +6,9 @@
 | kept_state | decision cores by identity, across reloads |
 | assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
 | workshop | what all providers of one policy are assembled with |
-| targets, models | one provider's cores and pipelines; a tier's pipelines by model |
+| targets, models | one provider's pipelines; a tier's pipelines by model |
+| capacity, rings | what binds a provider's calls: shares, queues, lines; its keys |
+| cores | one provider's decision cores, found where they are kept or made |
 | guard | a breaker in its place: whom it tells, which queues it empties, whom its ceiling binds |
 | secrets | reading named values; the last good one when a file vanishes |
 | reload | comparing, parsing in a thread, swapping one reference |

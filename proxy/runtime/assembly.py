@@ -171,7 +171,7 @@ class _RouteMaker:
             model=tier.model,
             fields=dict(tier.set),
             targets=provider.targets(parts),
-            own_key=provider.ring is not None,
+            own_key=provider.capacity.ring is not None,
             counts_tokens=parts.counts_tokens,
         )
 

@@ -1,0 +1,51 @@
+"""A provider's keys, assembled: each keeps its own rest, parking and shares; who is told of them changes."""
+
+from __future__ import annotations
+
+from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.shares import share_of
+from proxy.exchange import Credential
+from proxy.observer import KeyChanged
+from proxy.policy.identities import of_key
+from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
+from proxy.runtime.cores import Cores
+from proxy.runtime.secrets import secret_hash
+
+
+def key_ring(provider: ProviderSnapshot, cores: Cores) -> KeyRing | None:
+    """Returns the ring of a provider's keys; None where it has none, and callers bring their own credentials."""
+    if not provider.keys:
+        return None
+    shop, name = cores.shop, provider.name
+    ring = cores.kept("ring", KeyRing)
+    keys = [_key(snapshot, provider, cores) for snapshot in provider.keys]
+
+    def changed(key_id: str, state: str, seconds: float) -> None:
+        shop.observer.happened(KeyChanged(provider=name, key_id=key_id, state=state, seconds=seconds))
+
+    shop.later(lambda: ring.reconfigure(keys, rest_seconds=provider.key_rest_seconds))
+    shop.later(lambda: ring.rewire(changed))
+    return ring
+
+
+def _key(snapshot: KeySnapshot, provider: ProviderSnapshot, cores: Cores) -> Key:
+    shop = cores.shop
+    identity, *was = of_key("credential", provider, snapshot)
+    key = shop.kept.get(identity, lambda: Key(snapshot.id), was=was)
+    secret = shop.secrets[snapshot.source]
+    auth = provider.auth
+    header = (auth.header.encode("latin-1"), f"{auth.prefix}{secret}".encode())
+    credential = Credential(key_id=snapshot.id, header=header)
+    places = None
+    if snapshot.concurrency is not None:
+        share = share_of(snapshot.concurrency, shop.fleet, key=f"{provider.name}/key/{snapshot.id}")
+        places = cores.places_of(of_key("key", provider, snapshot), share)
+
+    def change() -> None:
+        key.id = snapshot.id
+        key.weight = snapshot.weight
+        key.places = places
+        key.renew(credential, secret_hash(secret))
+
+    shop.later(change)
+    return key
