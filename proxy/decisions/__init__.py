@@ -3,6 +3,7 @@
 | file | decides |
 |---|---|
 | classification | request facts → route |
+| classes | which priority a call has |
 | deadline | phase limits; what is left |
 | fallback | which tier next, given the outcome |
 | pace | the `answer` limit that follows a target's 95th percentile |
