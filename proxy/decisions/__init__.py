@@ -17,6 +17,7 @@
 | shortage, holds | who lacks one and the same thing, and how long those who have it keep it |
 | observing | what a share would have done to a call that `mode: observe` lets go |
 | shares | apportionment of fleet-wide limits |
+| adaptive | the limit under the share: how many calls at once a provider really takes |
 | quota | token buckets of requests and tokens per minute |
 | keys | weighted choice, rest after 429, parking after 401 |
 | joining | which path a provider is asked for |
