@@ -45,6 +45,8 @@ class Would(StrEnum):
     QUEUE_FULL = "would_queue_full"
     QUEUE_TIMEOUT = "would_queue_timeout"
     BREAKER_OPEN = "would_breaker_open"
+    TENANT_LIMIT = "would_tenant_limit"
+    CONTEXT_TOO_LONG = "would_context_too_long"
 
     __hash__ = str.__hash__
 

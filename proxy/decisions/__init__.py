@@ -4,6 +4,7 @@
 |---|---|
 | classification | request facts → route |
 | classes | which priority a call has |
+| callers | by what name a caller is known |
 | deadline | phase limits; what is left |
 | fallback | which tier next, given the outcome |
 | pace | the `answer` limit that follows a target's 95th percentile |
@@ -20,6 +21,7 @@
 | adaptive | the limit under the share: how many calls at once a provider really takes |
 | quota | token buckets of requests and tokens per minute |
 | keys | weighted choice, rest after 429, parking after 401 |
+| tenants, caps | who asks; what one tenant may ask of this instance |
 | joining | which path a provider is asked for |
 | bodies | how much of request bodies is kept in memory |
 | window | rolling counts |

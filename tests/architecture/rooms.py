@@ -98,6 +98,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.breaker", "proxy.decisions.ticket"),
         ("proxy.decisions.breaker", "proxy.decisions.verdict"),
         ("proxy.decisions.breaker", "proxy.decisions.window"),
+        ("proxy.decisions.caps", "proxy.decisions.quota"),
         ("proxy.decisions.keys", "proxy.decisions.places"),
         ("proxy.decisions.probes", "proxy.decisions.ticket"),
         ("proxy.decisions.probes", "proxy.decisions.verdict"),
@@ -113,6 +114,8 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.shortage", "proxy.decisions.holds"),
         ("proxy.decisions.shortage", "proxy.decisions.keys"),
         ("proxy.decisions.shortage", "proxy.decisions.places"),
+        ("proxy.decisions.tenants", "proxy.decisions.callers"),
+        ("proxy.decisions.tenants", "proxy.decisions.caps"),
         ("proxy.decisions.ticket", "proxy.decisions.verdict"),
         ("proxy.decisions.ticket", "proxy.decisions.window"),
     }

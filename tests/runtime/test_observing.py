@@ -145,6 +145,8 @@ async def test_status_tells_what_enforcing_would_have_done_while_something_obser
             "would_queue_full": 0,
             "would_queue_timeout": 0,
             "would_breaker_open": 1,
+            "would_tenant_limit": 0,
+            "would_context_too_long": 0,
         }
     ]
     assert [row["would_refuse"] for row in status["breakers"]] == [1, None]

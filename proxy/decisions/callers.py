@@ -1,0 +1,45 @@
+"""Callers: by what name one is known, as far as its request tells (`policy.md`, `tenants.from`).
+
+What a caller says of itself is bounded and printable before anybody keeps it. A credential is never kept: it is known
+by a keyed hash whose key does not outlive the process, so that no table tells which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from proxy.fields import Fields
+
+NOBODY: Final = "default"
+"""Who brings nothing of what would name it."""
+LONGEST_NAME: Final = 128
+"""Longer names that begin alike are one."""
+CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+"""Where callers put a credential, in the order in which one is looked for."""
+FINGERPRINT_BYTES: Final = 8
+
+
+def name_of(fields: Fields, headers: Sequence[str | None], salt: bytes) -> str:
+    """Returns the first name that the request has: what a header says, or (None) its credential's fingerprint."""
+    for header in headers:
+        found = fingerprint(fields, salt) if header is None else said(fields, header)
+        if found:
+            return found
+    return NOBODY
+
+
+def said(fields: Fields, header: str) -> str:
+    """Returns what a header says of its sender: printable, of bounded length; "" for nothing."""
+    value = (fields.get(header) or "")[:LONGEST_NAME]
+    return value if value.isprintable() else ascii(value)[1:-1][:LONGEST_NAME]
+
+
+def fingerprint(fields: Fields, salt: bytes) -> str:
+    """Returns by what a caller's credential is known; "" where it brings none. The same in whichever header it is."""
+    first = fields.shape.first
+    for header in CREDENTIALS:
+        if (at := first.get(header)) is not None and (secret := fields.lines[at].strip().rpartition(b" ")[2]):
+            return "key-" + blake2b(secret, key=salt, digest_size=FINGERPRINT_BYTES).hexdigest()
+    return ""
