@@ -5,7 +5,7 @@ Plain slotted values; built once per policy, shared by all requests, never chang
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,14 @@ class Tier(Protocol):
     def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
         """Tries to answer."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Equals:
+    """A step that any of several `tiers` may take; `order` says, each time anew, who of them is asked first."""
+
+    tiers: tuple[Tier, ...]
+    order: Callable[[Exchange], Sequence[Tier]]
 
 
 class RouteMatcher(Protocol):
@@ -45,7 +53,8 @@ class RoutePlan:
     """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`).
 
     `total` is in seconds. A body larger than `body_max` bytes is refused, one larger than `body_replay` is sent once.
-    `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`).
+    `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`). `klass` is the class of its
+    calls, which the caller's own word may raise where `class_from_header` says so.
     """
 
     name: str
@@ -57,6 +66,8 @@ class RoutePlan:
     body_replay: int
     repeatable: bool | None
     needs_document: bool
+    klass: str = "P1"
+    class_from_header: bool = False
 
     def __repr__(self) -> str:
         return f"<RoutePlan {self.name}>"

@@ -7,6 +7,7 @@
 | callers | by what name a caller is known |
 | deadline | phase limits; what is left |
 | fallback | which tier next, given the outcome |
+| spread | which of equals first, by what is left of each or by weight |
 | pace | the `answer` limit that follows a target's 95th percentile |
 | retry | again or not, after how long; the retry budget |
 | breaker_state | what is told of a breaker: state, changes, snapshot |

@@ -6,6 +6,7 @@
 | classification | the body read, the route found |
 | deadline | the time by which the answer must have begun |
 | fallback | tiers, in their order |
+| spread | equals that stand in for each other within one tier |
 | tier | what one tier changes: provider, model, parameters |
 | retry | attempts of one tier |
 | breaker | leave to go, and the verdict at the end |

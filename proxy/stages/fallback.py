@@ -1,17 +1,21 @@
-"""Fallback: asks a route's tiers in order; terminal of the route's stages."""
+"""Fallback: asks a route's tiers in order; terminal of the route's stages.
+
+Of equals, each is asked as a tier of its own would be, at once, in the order that holds at the moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from proxy.clock import Clock
 from proxy.decisions.fallback import better, moves_on
 from proxy.decisions.retry import RetrySettings, attempts_in_all
+from proxy.decisions.spread import soonest
 from proxy.exchange import Exchange
 from proxy.fields import Fields
 from proxy.observer import FellBack, Refused
 from proxy.outcome import Outcome, OutcomeKind, Reason
-from proxy.plan import Tier
+from proxy.plan import Equals, Tier
 
 STAINLESS = "x-stainless-retry-count"
 ENVOY = "x-envoy-attempt-count"
@@ -21,13 +25,16 @@ ENVOY = "x-envoy-attempt-count"
 class FallbackTiers:
     """Asks one tier after the other until one has answered, or none can."""
 
-    __slots__ = ("_attempts", "_clock", "_later", "_provider_tiers", "_retry", "_tiers")
+    __slots__ = ("_attempts", "_clock", "_later", "_numbers", "_plain", "_provider_tiers", "_retry", "_tiers")
 
-    def __init__(self, tiers: Sequence[Tier], *, retry: RetrySettings, clock: Clock) -> None:
+    def __init__(self, tiers: Sequence[Tier | Equals], *, retry: RetrySettings, clock: Clock) -> None:
         self._tiers = tuple(tiers)
         self._retry = retry
         self._clock = clock
-        asks = [bool(tier.provider) for tier in self._tiers]
+        everybody = tuple(_everybody(tiers))
+        self._plain = everybody if not any(isinstance(step, Equals) for step in tiers) else None
+        self._numbers = tuple(tier.number for tier in everybody)
+        asks = [bool(tier.provider) for tier in everybody]
         self._provider_tiers = sum(asks)
         self._attempts = attempts_in_all(retry, provider_tiers=self._provider_tiers, caller_retries=0)
         self._later = tuple((len(asks) - i - 1, sum(asks[i + 1 :])) for i in range(len(asks)))
@@ -38,7 +45,7 @@ class FallbackTiers:
         best: Outcome | None = None
         spent = False
         said_by = (0, "", "")
-        for index, tier in enumerate(self._tiers):
+        for index, tier in enumerate(self._plain or self._in_order(exchange)):
             exchange.later_tiers, exchange.attempts_kept = self._later[index]
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
             outcome = await tier(exchange)
@@ -49,13 +56,23 @@ class FallbackTiers:
                 if best is None or not _only_late(outcome) or better(best, outcome) is outcome:
                     return outcome
                 break
-            self._note(exchange, index, outcome)
+            self._note(exchange, index, tier, outcome)
             if (told := better(best, outcome)) is not best:
                 best, said_by = told, self._stand(exchange)
+            elif tier.number == said_by[0]:
+                soonest(told, outcome)
         assert best is not None
         best.retries_spent = spent
         exchange.facts.tier, exchange.facts.provider, exchange.facts.model = said_by
         return best
+
+    def _in_order(self, exchange: Exchange) -> Iterator[Tier]:
+        """Yields whom to ask; the order of equals is that of the moment in which it is their turn."""
+        for step in self._tiers:
+            if isinstance(step, Equals):
+                yield from step.order(exchange)
+            else:
+                yield step
 
     def _attempts_for(self, fields: Fields) -> int:
         if STAINLESS not in fields.shape.first and ENVOY not in fields.shape.first:
@@ -80,16 +97,24 @@ class FallbackTiers:
             resendable=exchange.resendable or _unsent(exchange),
         )
 
-    def _note(self, exchange: Exchange, index: int, outcome: Outcome) -> None:
-        now, tier = self._clock.now(), self._tiers[index]
+    def _note(self, exchange: Exchange, index: int, tier: Tier, outcome: Outcome) -> None:
+        now = self._clock.now()
         if outcome.local and outcome.reason is not None:
             exchange.note(now, Refused(provider=tier.provider, tier=tier.number, reason=outcome.reason))
-        if index + 1 < len(self._tiers):
-            following = self._tiers[index + 1].number
+        following = self._numbers[index + 1] if index + 1 < len(self._numbers) else tier.number
+        if following != tier.number:
             exchange.note(
                 now,
                 FellBack(from_tier=tier.number, to_tier=following, after=outcome.kind, reason=outcome.reason),
             )
+
+
+def _everybody(steps: Sequence[Tier | Equals]) -> Iterator[Tier]:
+    for step in steps:
+        if isinstance(step, Equals):
+            yield from step.tiers
+        else:
+            yield step
 
 
 def _unsent(exchange: Exchange) -> bool:

@@ -31,6 +31,7 @@ class ProviderTier:
     """Asks one provider. `root` and `query` come from its `base_url`; `fields` is `set`; `model` None: the caller's.
 
     `counts_tokens`: its streams are asked for their usage, whether the caller asks or not (`dialects/injection`).
+    `meant` False: as a first tier, too, it is not whom the caller meant (`spread`).
     """
 
     number: int
@@ -42,6 +43,7 @@ class ProviderTier:
     targets: Targets
     own_key: bool
     counts_tokens: bool = False
+    meant: bool = True
     _paths: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
@@ -49,7 +51,7 @@ class ProviderTier:
         request = exchange.request
         path = self._paths.get(request.path) or self._path(exchange)
         exchange.upstream_path = path + self._joined(request.query) if request.query or self.query else path
-        exchange.first_target = self.number == 1
+        exchange.first_target = self.number == 1 and self.meant
         same = not self.fields and (self.model is None or self.model == exchange.model)
         exchange.payload = request.body if same else self._shaped(exchange)
         exchange.facts.model, call = self.targets.of(self.model or exchange.model)

@@ -42,6 +42,7 @@ def tier(targets: Asked, *, number: int = 1, root: str = "/v1", query: str = "",
         targets=targets,
         own_key=True,
         counts_tokens=changes.get("counts_tokens", False),
+        meant=changes.get("meant", True),
     )
 
 
@@ -152,6 +153,12 @@ async def test_only_the_first_tier_is_the_one_that_the_caller_meant() -> None:
         exchange = arrived()
         await tier(Asked(), number=number)(exchange)
         assert exchange.first_target is first
+
+
+async def test_an_equal_of_the_one_that_the_caller_meant_is_not_meant_even_as_a_first_tier() -> None:
+    exchange = arrived()
+    await tier(Asked(), meant=False)(exchange)
+    assert exchange.first_target is False
 
 
 STREAMED = b'{"model":"m1","stream":true}'
