@@ -1,4 +1,4 @@
-"""Classification: the body read as far as routing needs it, the route found; everything below needs both."""
+"""Classification: the body read as far as routing needs it; route, tenant and class found. All below needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Awaitable
 import orjson
 
 from proxy.decisions.bodies import BodyMemory
+from proxy.decisions.classes import CLASS_HEADER, class_of
 from proxy.decisions.classification import Candidates, Router
+from proxy.decisions.tenants import Tenants
 from proxy.dialects.lookup import dialect_named
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
@@ -27,14 +29,16 @@ NO_ROOM = (
 class Classification:
     """Terminal of the front: hands the exchange to the pipeline of its route.
 
-    From here on the bytes of the exchange's body are counted in `bodies`, until `Exchange.forget_body`.
+    From here on the bytes of the exchange's body are counted in `bodies`, until `Exchange.forget_body`. `tenants` is
+    None where the policy knows none.
     """
 
-    __slots__ = ("_bodies", "_router")
+    __slots__ = ("_bodies", "_router", "_tenants")
 
-    def __init__(self, router: Router, bodies: BodyMemory) -> None:
+    def __init__(self, router: Router, bodies: BodyMemory, tenants: Tenants | None = None) -> None:
         self._router = router
         self._bodies = bodies
+        self._tenants = tenants
 
     def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
         """Finds the route, or refuses: `no_route`, `body_too_large`, `bad_request`, `queue_full`, `total_timeout`."""
@@ -76,6 +80,7 @@ class Classification:
             return problem
         exchange.plan = plan
         exchange.facts.route = plan.name
+        self._rank(exchange, plan)
         exchange.repeatable = _repeatable(exchange, plan, understood)
         if exchange.body_bytes:
             exchange.replayable = (
@@ -85,6 +90,18 @@ class Classification:
                 and (understood or _buffered(exchange))
             )
         return plan
+
+    def _rank(self, exchange: Exchange, plan: RoutePlan) -> None:
+        """Says who asks, and in which class."""
+        fields, facts, tenants = exchange.request.fields, exchange.facts, self._tenants
+        facts.klass = plan.klass
+        own = None
+        if tenants is not None:
+            facts.tenant = tenants.name_of(fields)
+            own = tenants.class_of(facts.tenant)
+        if own is not None or CLASS_HEADER in fields.shape.first:
+            said = fields.get(CLASS_HEADER)
+            facts.klass = class_of(said, route=plan.klass, tenant=own, may_raise=plan.class_from_header)
 
     async def _read_body(self, exchange: Exchange, found: Candidates) -> Outcome | None:
         """Reads a body that still arrives, unless it is one that is passed on while it does."""

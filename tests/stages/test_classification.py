@@ -8,6 +8,7 @@ import pytest
 
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import AnyRequest, Matcher, MatchSettings, Router
+from proxy.decisions.tenants import Tenants, TenantSettings, TenantSource, TenantsSettings
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.plan import RoutePlan
@@ -252,3 +253,33 @@ async def test_the_dialect_follows_the_path_so_that_refusals_speak_it() -> None:
         exchange = make_exchange(Ask(target=target))
         assert (await classify(exchange)).reason is Reason.NO_ROUTE
         assert exchange.dialect.name == dialect
+
+
+def ranked(klass: str, *, from_header: bool = False) -> RoutePlan:
+    """A route of this class."""
+    plan, _ = route("ranked")
+    plan.klass, plan.class_from_header = klass, from_header
+    return plan
+
+
+async def test_a_call_has_its_routes_class_and_says_a_lower_one_at_most() -> None:
+    plain = make_exchange()
+    await classify(plain, ranked("P2"))
+    assert (plain.facts.klass, plain.facts.tenant) == ("P2", "default")
+    for said, from_header, klass in [("P2", False, "P2"), ("P0", False, "P1"), ("P0", True, "P0"), ("P9", True, "P1")]:
+        exchange = make_exchange(Ask(headers=(*JSON, ("X-Sponson-Class", said))))
+        await classify(exchange, ranked("P1", from_header=from_header))
+        assert exchange.facts.klass == klass
+
+
+async def test_a_tenant_is_named_and_its_class_comes_before_the_routes() -> None:
+    plan = ranked("P1", from_header=True)
+    batch = TenantSettings(klass="P2")
+    settings = TenantsSettings(sources=(TenantSource(header="x-agent"),), overrides=(("batch-*", batch),))
+    tenants = Tenants(b"salt")
+    tenants.reconfigure(settings)
+    stage = Classification(Router((plan,), by_provider={}, default=None), BodyMemory(), tenants)
+    for agent, klass in [("batch-1", "P2"), ("a7", "P0")]:
+        exchange = make_exchange(Ask(headers=(*JSON, ("x-agent", agent), ("x-sponson-class", "P0"))))
+        await stage(exchange)
+        assert (exchange.facts.tenant, exchange.facts.klass) == (agent, klass)
