@@ -1,11 +1,12 @@
 """Fallback: asks a route's tiers in order; terminal of the route's stages.
 
-Of equals, each is asked as a tier of its own would be, at once, in the order that holds at the moment.
+Tiers before `Exchange.first_tier` are not asked, and keep no attempts. Of equals, each is asked as a tier of its own
+would be, at once, in the order that holds at the moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from proxy.clock import Clock
 from proxy.decisions.fallback import better, moves_on
@@ -25,7 +26,7 @@ ENVOY = "x-envoy-attempt-count"
 class FallbackTiers:
     """Asks one tier after the other until one has answered, or none can."""
 
-    __slots__ = ("_attempts", "_clock", "_later", "_numbers", "_plain", "_provider_tiers", "_retry", "_tiers")
+    __slots__ = ("_attempts", "_clock", "_later", "_numbers", "_plain", "_providers_from", "_retry", "_tiers")
 
     def __init__(self, tiers: Sequence[Tier | Equals], *, retry: RetrySettings, clock: Clock) -> None:
         self._tiers = tuple(tiers)
@@ -35,17 +36,21 @@ class FallbackTiers:
         self._plain = everybody if not any(isinstance(step, Equals) for step in tiers) else None
         self._numbers = tuple(tier.number for tier in everybody)
         asks = [bool(tier.provider) for tier in everybody]
-        self._provider_tiers = sum(asks)
-        self._attempts = attempts_in_all(retry, provider_tiers=self._provider_tiers, caller_retries=0)
+        self._providers_from = tuple(sum(asks[i:]) for i in range(len(asks)))
+        self._attempts = attempts_in_all(retry, provider_tiers=sum(asks), caller_retries=0)
         self._later = tuple((len(asks) - i - 1, sum(asks[i + 1 :])) for i in range(len(asks)))
 
     async def __call__(self, exchange: Exchange) -> Outcome:
         """Returns the outcome of the tier that answered, or the one to tell the caller of."""
-        exchange.attempts_left = self._attempts_for(exchange.request.fields)
+        before = 0
+        asked: Iterable[Tier] | None = self._plain
+        if asked is None or exchange.first_tier > 1:
+            before, asked = self._before(exchange.first_tier), self._in_order(exchange)
+        exchange.attempts_left = self._attempts_for(exchange.request.fields, before)
         best: Outcome | None = None
         spent = False
         said_by = (0, "", "")
-        for index, tier in enumerate(self._plain or self._in_order(exchange)):
+        for index, tier in enumerate(asked, before):
             exchange.later_tiers, exchange.attempts_kept = self._later[index]
             exchange.facts.tier, exchange.facts.provider = tier.number, tier.provider
             outcome = await tier(exchange)
@@ -70,16 +75,21 @@ class FallbackTiers:
         """Yields whom to ask; the order of equals is that of the moment in which it is their turn."""
         for step in self._tiers:
             if isinstance(step, Equals):
-                yield from step.order(exchange)
-            else:
+                if step.tiers[0].number >= exchange.first_tier:
+                    yield from step.order(exchange)
+            elif step.number >= exchange.first_tier:
                 yield step
 
-    def _attempts_for(self, fields: Fields) -> int:
-        if STAINLESS not in fields.shape.first and ENVOY not in fields.shape.first:
+    def _before(self, first_tier: int) -> int:
+        """Returns how many are not asked because the request begins later."""
+        return sum(number < first_tier for number in self._numbers)
+
+    def _attempts_for(self, fields: Fields, before: int) -> int:
+        if not before and STAINLESS not in fields.shape.first and ENVOY not in fields.shape.first:
             return self._attempts
         stainless, envoy = fields.get(STAINLESS), fields.get(ENVOY)
         retries = _caller_retries(stainless, envoy)
-        return attempts_in_all(self._retry, provider_tiers=self._provider_tiers, caller_retries=retries)
+        return attempts_in_all(self._retry, provider_tiers=self._providers_from[before], caller_retries=retries)
 
     @staticmethod
     def _stand(exchange: Exchange) -> tuple[int, str, str]:

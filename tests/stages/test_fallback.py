@@ -8,7 +8,7 @@ from proxy.decisions.retry import RetrySettings
 from proxy.exchange import Exchange
 from proxy.observer import FellBack, Refused
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
-from proxy.plan import Tier
+from proxy.plan import Equals, Tier
 from proxy.stages.fallback import FallbackTiers
 from tests.fakes import Ask, FakeClock, answered, make_exchange, with_attempt
 from tests.stages.world import failed, unanswered
@@ -239,3 +239,36 @@ async def test_a_caller_that_retries_gets_fewer_attempts(headers: tuple[tuple[st
     order = tiers(failed(500), answered())
     await ask(order, make_exchange(Ask(headers=headers)))
     assert order[0].seen[0][2] == left
+
+
+async def test_a_request_that_begins_later_asks_no_tier_before_and_keeps_no_attempts_for_any() -> None:
+    order = [*tiers(answered(), failed(500), failed(500)), Told(4, answered(), provider="")]
+    exchange = make_exchange()
+    exchange.first_tier = 2
+    assert (await ask(order, exchange)).status == 200
+    assert [tier.seen for tier in order] == [[], [(2, 1, 4)], [(1, 0, 4)], [(0, 0, 4)]]
+    fell = [(event.from_tier, event.to_tier) for _, event in exchange.facts.events if isinstance(event, FellBack)]
+    assert fell == [(2, 3), (3, 4)]
+
+
+async def test_a_caller_that_retries_and_begins_later_gets_fewer_attempts_of_those_that_are_left() -> None:
+    order = tiers(answered(), failed(500), answered())
+    exchange = make_exchange(Ask(headers=(("x-stainless-retry-count", "1"),)))
+    exchange.first_tier = 3
+    await ask(order, exchange)
+    assert [tier.seen for tier in order] == [[], [], [(0, 0, 2)]]
+
+
+async def test_equals_before_the_first_tier_do_not_take_their_turn() -> None:
+    asked: list[Exchange] = []
+    first, later = tiers(answered(), answered())
+
+    def order(exchange: Exchange) -> list[Tier]:
+        asked.append(exchange)
+        return [first]
+
+    exchange = make_exchange()
+    exchange.first_tier = 2
+    steps = (Equals(tiers=(first,), order=order), later)
+    await FallbackTiers(steps, retry=RetrySettings(), clock=FakeClock())(exchange)
+    assert (asked, first.seen, len(later.seen)) == ([], [], 1)
