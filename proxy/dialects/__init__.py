@@ -8,14 +8,16 @@
     stream       `StreamScanner`: what an event stream has shown so far
     sse          the grammar of event streams
     usage        token counts out of usage objects
+    demand       what a body asks for: text, media, token arrays, and the output that it allows
     injection    usage that the proxy asks for itself, and takes out of the stream again
     errors       what an error object stands for
     retry_after  how long a provider asks us to wait, in all its spellings
+    rate_limits  what an answer's head says is left of a provider's limits
     splice       changing fields of a JSON body without touching its other bytes
     wording      the sentences of answers that the proxy makes itself
 
 Pure and synchronous: bytes and documents come in, values go out. May import the standard library, orjson,
-`proxy.exchange` and `proxy.outcome`; knows no room.
+`proxy.exchange`, `proxy.fields` and `proxy.outcome`; knows no room.
 """
 
 from __future__ import annotations
