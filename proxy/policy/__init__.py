@@ -13,7 +13,7 @@
 | references | cross-checks over the tree, also when other fields are wrong |
 | support | the one list of what is not built yet |
 | reach | warnings: what can match nothing |
-| build | validated policy → snapshot |
+| build, build_providers, build_routes | validated policy → snapshot |
 | load | all of it in order: bytes → PolicySnapshot, or all problems |
 | secret_sources | values that the policy names: environment variables and files |
 | snapshot | PolicySnapshot: plain frozen values |

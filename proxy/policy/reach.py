@@ -13,7 +13,7 @@ from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.classification import MatchSettings
 from proxy.decisions.shares import FleetSettings, share_of
 from proxy.policy.problem import Path, Problem, path_text, problem_at
-from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
+from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, RouteSnapshot
 from proxy.policy.tree import Node, deepest
 
 OWN_PATHS = "/sponson/"
@@ -44,7 +44,7 @@ def _modes(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
         if snapshot.observe and not provider.observe:
             yield from _without_effect(root, ("providers", provider.name, "mode"), "the policy observes")
     for number, route in enumerate(snapshot.routes or ()):
-        asked = {tier.provider for tier in route.tiers if isinstance(tier, ProviderTier)}
+        asked = {tier.provider for tier in route.asked()}
         if not route.observe and asked and asked <= observing:
             why = "the policy observes" if snapshot.observe else "all of its providers observe"
             yield from _without_effect(root, ("routes", number, "mode"), why)
@@ -76,9 +76,9 @@ def _limits(snapshot: PolicySnapshot) -> Iterator[tuple[Path, int]]:
         here: Path = ("providers", provider.name)
         if provider.concurrency is not None:
             yield (*here, "limits", "concurrency"), provider.concurrency
-        for model, limit in provider.models:
-            if limit is not None:
-                yield (*here, "models", model, "limits", "concurrency"), limit
+        for model in provider.models:
+            if model.concurrency is not None:
+                yield (*here, "models", model.name, "limits", "concurrency"), model.concurrency
         for number, key in enumerate(provider.keys):
             if key.concurrency is not None:
                 yield (*here, "keys", number, "concurrency"), key.concurrency
@@ -104,9 +104,10 @@ def _binding_shares(provider: ProviderSnapshot, fleet: FleetSettings) -> Iterato
     if provider.concurrency is not None:
         yield ("limits", "concurrency"), share_of(provider.concurrency, fleet, key=name)
         return
-    for model, limit in provider.models:
-        if limit is not None:
-            yield ("models", model, "limits", "concurrency"), share_of(limit, fleet, key=f"{name}/{model}")
+    for model in provider.models:
+        if model.concurrency is not None:
+            share = share_of(model.concurrency, fleet, key=f"{name}/{model.name}")
+            yield ("models", model.name, "limits", "concurrency"), share
     for number, key in enumerate(provider.keys):
         if key.concurrency is not None:
             share = share_of(key.concurrency, fleet, key=f"{name}/key/{key.id}")

@@ -6,15 +6,23 @@ live in the settings classes of the decisions that use them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from proxy.decisions.adaptive import AdaptiveSettings
 from proxy.decisions.breaker import BreakerSettings
+from proxy.decisions.classes import ClassSettings
 from proxy.decisions.classification import MatchSettings
+from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
+from proxy.decisions.idempotency import IdempotencySettings
+from proxy.decisions.lanes import LaneSettings
 from proxy.decisions.queues import QueueSettings
+from proxy.decisions.quota import QuotaSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.decisions.shares import FleetSettings
+from proxy.decisions.tenants import TenantsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,8 @@ class KeySnapshot:
     source: ValueSource
     weight: float = 1.0
     concurrency: int | None = None
+    rpm: float | None = None
+    tpm: float | None = None
     was: str | None = None
 
 
@@ -56,9 +66,34 @@ class ConnectionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSnapshot:
+    """A single model: its own fleet-wide limits, and its longest context in tokens; None: no such limit."""
+
+    name: str
+    concurrency: int | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressSnapshot:
+    """Where a provider listens: one of its addresses."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSnapshot:
     """A model service. `root_path` is the path of `base_url` without a trailing slash ("" for none).
 
+    `base_url`, `scheme`, `host` and `port` are those of the first of `addresses`, which all have the same path.
     `observe` stands for `mode: observe`, here, on a route and on the policy: the most lenient of the three holds.
     """
 
@@ -70,20 +105,32 @@ class ProviderSnapshot:
     host: str
     port: int
     root_path: str
+    addresses: tuple[AddressSnapshot, ...]
     dialect: str = "openai"
     query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, ValueSource], ...] = ()
     auth: AuthScheme = AuthScheme()
     keys: tuple[KeySnapshot, ...] = ()
     key_rest_seconds: float = 60.0
+    idempotency_header: str | None = None
+    """As written: the header by which the provider de-duplicates."""
     concurrency: int | None = None
-    models: tuple[tuple[str, int | None], ...] = ()
-    """(model, its own fleet-wide concurrency or None)."""
+    rpm: float | None = None
+    tpm: float | None = None
+    quota: QuotaSettings = QuotaSettings()
+    """How rpm and tpm are used: its own, and those of its keys and models."""
+    count: CountSettings = CountSettings()
+    adaptive: AdaptiveSettings | None = None
+    models: tuple[ModelSnapshot, ...] = ()
     queue: QueueSettings = QueueSettings()
     connections: ConnectionSettings = ConnectionSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
     breaker: BreakerSettings | None = BreakerSettings()
     propagate_trace: bool = True
+
+    def model(self, name: str) -> ModelSnapshot:
+        """Returns what the policy says of a model; one without limits where it says nothing."""
+        return next((model for model in self.models if model.name == name), ModelSnapshot(name=name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +149,23 @@ class ProviderTier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadTier:
+    """Ask one of several equals, by what is left of each or by weight (one for each member, in order)."""
+
+    members: tuple[ProviderTier, ...]
+    weights: tuple[float, ...]
+    by: Literal["remaining", "weight"] = "remaining"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerTier:
     """Answer without asking anybody; `body` is the JSON text."""
 
     status: int = 200
     body: bytes = b"{}"
+
+
+Tier = ProviderTier | SpreadTier | AnswerTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +176,27 @@ class RouteSnapshot:
     was: str | None = None
     observe: bool = False
     match: MatchSettings = MatchSettings()
-    tiers: tuple[ProviderTier | AnswerTier, ...] = ()
+    klass: str = "P1"
+    class_from_header: bool = False
+    """Whether a caller's own word may raise its class, too."""
+    tiers: tuple[Tier, ...] = ()
     total_seconds: float = 600.0
     retry: RetrySettings = RetrySettings()
     body_max: int = 32 * 1024 * 1024
     body_replay: int = 1024 * 1024
     repeatable: bool | None = None
+    idempotency: IdempotencySettings = IdempotencySettings()
+    lanes: tuple[LaneSettings, ...] = ()
+    """By `max_output`, ascending."""
+
+    def asked(self) -> Iterator[ProviderTier]:
+        """Yields all who may be asked, in order; of a spread tier every member."""
+        for tier in self.tiers:
+            match tier:
+                case ProviderTier():
+                    yield tier
+                case SpreadTier():
+                    yield from tier.members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +216,8 @@ class PolicySnapshot:
     fleet: FleetSettings = FleetSettings()
     concurrency: int | None = None
     """All providers together, fleet-wide."""
+    classes: ClassSettings = ClassSettings()
+    tenants: TenantsSettings | None = None
     telemetry: TelemetrySnapshot = TelemetrySnapshot()
     digest: str = ""
     """Hash of the bytes it came from."""

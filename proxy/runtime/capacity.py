@@ -48,7 +48,7 @@ class Capacity:
     def model_share(self, model: str) -> int | None:
         """Returns a model's own part of what this instance may have in flight; None where it has none."""
         snapshot = self._cores.snapshot
-        granted = dict(snapshot.models).get(model)
+        granted = snapshot.model(model).concurrency
         if granted is None:
             return None
         return share_of(granted, self._cores.shop.fleet, key=f"{snapshot.name}/{model}")

@@ -45,7 +45,7 @@ class Provider:
         self._cores = Cores(snapshot, shop)
         self.capacity = Capacity(self._cores, observes=self.observes)
         self.pool = self._pool()
-        self._named = {model for model, _ in snapshot.models}
+        self._named = {model.name for model in snapshot.models}
         self._guards: dict[str, Guard] = {}
         self._patience: dict[str, tuple[float, float]] = {}
         self._transport = Transport(

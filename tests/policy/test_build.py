@@ -5,8 +5,10 @@ import pytest
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.deadline import AnswerPaceSettings
 from proxy.policy.snapshot import (
+    AddressSnapshot,
     AnswerTier,
     AuthScheme,
+    ModelSnapshot,
     PolicySnapshot,
     ProviderSnapshot,
     ProviderTier,
@@ -17,7 +19,13 @@ from tests.policy.samples import GOOD, ROUTE, load, provider, provider_problems,
 
 def test_the_defaults_of_a_provider_are_those_of_the_settings() -> None:
     assert provider() == ProviderSnapshot(
-        name="a", base_url="http://127.0.0.1:1/v1", scheme="http", host="127.0.0.1", port=1, root_path="/v1"
+        name="a",
+        base_url="http://127.0.0.1:1/v1",
+        scheme="http",
+        host="127.0.0.1",
+        port=1,
+        root_path="/v1",
+        addresses=(AddressSnapshot(scheme="http", host="127.0.0.1", port=1),),
     )
 
 
@@ -121,7 +129,7 @@ def test_limits_of_all_kinds() -> None:
     )
     assert policy.concurrency == 400
     assert policy.providers[0].concurrency == 0
-    assert policy.providers[0].models == (("m", 3), ("gpt-4.1", None))
+    assert policy.providers[0].models == (ModelSnapshot(name="m", concurrency=3), ModelSnapshot(name="gpt-4.1"))
     assert policy.fleet.size == 4
     assert policy.telemetry.log_successes == 0.0
 

@@ -72,8 +72,8 @@ def places(snapshot: PolicySnapshot, wanted: Wanted) -> dict[str, int]:
         name = next(one for one in PROVIDERS if wanted.name(one) == provider.name)
         if provider.concurrency is not None:
             found[name] = share_of(provider.concurrency, fleet, key=provider.name)
-        for model, limit in provider.models:
-            found[f"{name} {model}"] = share_of(limit or 0, fleet, key=model)
+        for model in provider.models:
+            found[f"{name} {model.name}"] = share_of(model.concurrency or 0, fleet, key=model.name)
         for key in provider.keys:
             if key.concurrency is not None:
                 found[f"{name} key {key.id.removesuffix('-b')}"] = share_of(key.concurrency, fleet, key=key.id)

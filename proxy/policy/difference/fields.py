@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
+from proxy.decisions.adaptive import AdaptiveSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
+from proxy.decisions.lanes import LaneSettings
 from proxy.policy.difference.change import Findings, When
 from proxy.policy.problem import one_line
 from proxy.policy.snapshot import AuthScheme, ProviderSnapshot, RouteSnapshot, ValueSource
@@ -124,14 +126,32 @@ def _auth(auth: AuthScheme) -> str:
     return plain(auth.header if auth.header == "x-api-key" else f"header {auth.header}")
 
 
+def _urls(provider: ProviderSnapshot) -> str | tuple[str, ...]:
+    more = tuple(f"{address}{provider.root_path}" for address in provider.addresses[1:])
+    return (provider.base_url, *more) if more else provider.base_url
+
+
+def _adaptive(adaptive: AdaptiveSettings | None) -> str:
+    return NONE if adaptive is None else f"decrease {adaptive.decrease:g}, min {adaptive.min}"
+
+
 PROVIDER: tuple[Field[ProviderSnapshot], ...] = (
     Field(name="mode", read=lambda p: p.observe, write=mode, when=DECISION),
-    Field(name="base_url", read=lambda p: p.base_url),
+    Field(name="base_url", read=_urls),
     Field(name="dialect", read=lambda p: p.dialect),
     Field(name="auth", read=lambda p: p.auth, write=_auth, when=DECISION),
     Field(name="propagate_trace", read=lambda p: p.propagate_trace),
+    Field(name="idempotency_header", read=lambda p: p.idempotency_header),
     Field(name="key_rest", read=lambda p: p.key_rest_seconds, write=seconds, when=DECISION),
     Field(name="limits.concurrency", read=lambda p: p.concurrency, when=DECISION),
+    Field(name="limits.rpm", read=lambda p: p.rpm, when=DECISION),
+    Field(name="limits.tpm", read=lambda p: p.tpm, when=DECISION),
+    Field(name="limits.headroom", read=lambda p: p.quota.headroom, when=DECISION),
+    Field(name="limits.burst", read=lambda p: p.quota.burst, write=seconds, when=DECISION),
+    Field(name="limits.adaptive", read=lambda p: p.adaptive, write=_adaptive, when=DECISION),
+    Field(name="limits.count.cached_input", read=lambda p: p.count.cached_input),
+    Field(name="limits.count.reserve_output", read=lambda p: p.count.reserve_output),
+    Field(name="limits.count.unused_output", read=lambda p: p.count.unused_output),
     Field(name="queue.max", read=lambda p: p.queue.max, when=DECISION),
     Field(name="queue.bytes", read=lambda p: p.queue.bytes, write=format_size, when=DECISION),
     Field(name="connections.max", read=lambda p: p.connections.max, when=DECISION),
@@ -168,6 +188,16 @@ BREAKER_SWITCH: Field[ProviderSnapshot] = Field(
     name="breaker", read=lambda p: p.breaker is not None, write=lambda on: "on" if on else "off"
 )
 
+
+def _key_of(read: tuple[tuple[str, ...], bool]) -> str:
+    headers, all_required = read
+    return plain(f"all of {', '.join(headers)}" if all_required else headers)
+
+
+def _lanes(lanes: tuple[LaneSettings, ...]) -> str:
+    return plain(tuple(f"{lane.share:g} up to {lane.max_output} tokens" for lane in lanes))
+
+
 ROUTE: tuple[Field[RouteSnapshot], ...] = (
     Field(name="mode", read=lambda r: r.observe, write=mode),
     Field(name="match.path", read=lambda r: r.match.path, write=lambda patterns: plain(patterns or "any")),
@@ -177,6 +207,8 @@ ROUTE: tuple[Field[RouteSnapshot], ...] = (
         read=lambda r: r.match.header,
         write=lambda headers: plain(tuple(f"{name}: {plain(patterns)}" for name, patterns in headers) or "any"),
     ),
+    Field(name="class", read=lambda r: r.klass),
+    Field(name="class_from_header", read=lambda r: r.class_from_header),
     Field(name="total", read=lambda r: r.total_seconds, write=seconds),
     Field(name="retry.attempts", read=lambda r: r.retry.attempts),
     Field(name="retry.base", read=lambda r: r.retry.base, write=seconds),
@@ -189,4 +221,7 @@ ROUTE: tuple[Field[RouteSnapshot], ...] = (
         read=lambda r: r.repeatable,
         write=lambda repeatable: "by the path" if repeatable is None else plain(repeatable),
     ),
+    Field(name="idempotency", read=lambda r: (r.idempotency.headers, r.idempotency.all_required), write=_key_of),
+    Field(name="idempotency.keep", read=lambda r: r.idempotency.keep, write=seconds),
+    Field(name="lanes", read=lambda r: r.lanes, write=_lanes),
 )

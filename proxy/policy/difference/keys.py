@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from proxy.policy.difference.change import Findings, Section, Sign
 from proxy.policy.difference.fields import DECISION, NONE, Field, compare, plain, source
+from proxy.policy.difference.rates import NOTHING, compare_rates, grant
 from proxy.policy.difference.shares import Limit, Reload, compare_share
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot, ValueSource
 
@@ -13,6 +14,8 @@ FIELDS: tuple[Field[KeySnapshot], ...] = (
     Field(name="source", read=lambda k: _named(k.source), write=lambda named: source(_source(named)), when=DECISION),
     Field(name="weight", read=lambda k: k.weight, when=DECISION),
     Field(name="concurrency", read=lambda k: k.concurrency, when=DECISION),
+    Field(name="rpm", read=lambda k: k.rpm, when=DECISION),
+    Field(name="tpm", read=lambda k: k.tpm, when=DECISION),
 )
 
 
@@ -75,6 +78,9 @@ def _changed(pair: _Pair, reload: Reload) -> Section | None:
         new_key=_limit_key(pair.new_provider, new),
     )
     compare_share(findings, limit, reload, what="this key")
+    compare_rates(
+        findings, grant(old, pair.old_provider, reload.old), grant(new, pair.new_provider, reload.new), what="this key"
+    )
     return findings.changes(f"key {provider}/{new.id}")
 
 
@@ -91,6 +97,7 @@ def _new(key: KeySnapshot, providers: tuple[ProviderSnapshot, ProviderSnapshot],
         findings.value("concurrency", NONE, plain(key.concurrency), note=DECISION)
         limit = Limit(old=None, new=key.concurrency, old_key="", new_key=_limit_key(provider, key), in_use=False)
         compare_share(findings, limit, reload, what="this key")
+    compare_rates(findings, NOTHING, grant(key, provider, reload.new), what="this key", began=False)
     findings.effect(
         "begins usable: chosen with the others from the next decision on, also by calls that wait for a key"
     )

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proxy.policy.difference.change import Findings, Section, Sign
-from proxy.policy.difference.fields import DECISION, plain
+from proxy.policy.difference.fields import DECISION, Field, compare, plain
+from proxy.policy.difference.rates import compare_rates, grant
 from proxy.policy.difference.shares import Limit, Reload, compare_share
 from proxy.policy.difference.state import named_models
-from proxy.policy.snapshot import ProviderSnapshot
+from proxy.policy.snapshot import ModelSnapshot, ProviderSnapshot
+
+FIELDS: tuple[Field[ModelSnapshot], ...] = (
+    Field(name="limits.concurrency", read=lambda m: m.concurrency, when=DECISION),
+    Field(name="limits.rpm", read=lambda m: m.rpm, when=DECISION),
+    Field(name="limits.tpm", read=lambda m: m.tpm, when=DECISION),
+    Field(name="context_tokens", read=lambda m: m.context_tokens),
+)
 
 
 def models(old: ProviderSnapshot, new: ProviderSnapshot, reload: Reload) -> Iterator[Section | None]:
@@ -32,13 +40,20 @@ def models(old: ProviderSnapshot, new: ProviderSnapshot, reload: Reload) -> Iter
 
 def _limit(findings: Findings, model: str, pair: tuple[ProviderSnapshot, ProviderSnapshot], reload: Reload) -> None:
     old, new = pair
-    before, after = dict(old.models).get(model), dict(new.models).get(model)
-    if before != after:
-        findings.value("limits.concurrency", plain(before), plain(after), note=DECISION)
-    if before is not None and after is None:
+    before, after = old.model(model), new.model(model)
+    differ = compare(findings, FIELDS, before, after)
+    if before.concurrency is not None and after.concurrency is None:
         findings.warn("the model has no limit of its own any more")
-    limit = Limit(old=before, new=after, old_key=f"{old.name}/{model}", new_key=f"{new.name}/{model}")
+    limit = Limit(
+        old=before.concurrency,
+        new=after.concurrency,
+        old_key=f"{old.name}/{model}",
+        new_key=f"{new.name}/{model}",
+    )
     compare_share(findings, limit, reload, what="this model")
+    compare_rates(findings, grant(before, old, reload.old), grant(after, new, reload.new), what="this model")
+    if "context_tokens" in differ and after.context_tokens is not None:
+        findings.effect("a longer input goes to the next tier, or is refused: 413 context_too_long")
 
 
 def _named(findings: Findings, model: str, provider: ProviderSnapshot, reload: Reload) -> None:

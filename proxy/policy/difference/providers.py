@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.decisions.pace import FEWEST_CALLS
+from proxy.policy.difference.addresses import compare_addresses
 from proxy.policy.difference.change import Findings, Section, Sign
 from proxy.policy.difference.fields import (
     BREAKER,
@@ -21,6 +22,7 @@ from proxy.policy.difference.fields import (
 )
 from proxy.policy.difference.keys import keys
 from proxy.policy.difference.models import models
+from proxy.policy.difference.rates import NOTHING, compare_rates, grant
 from proxy.policy.difference.shares import Reload, compare_share, provider_limit, provider_share
 from proxy.policy.difference.state import ANY_MODEL, address, named_models
 from proxy.policy.identities import Identity
@@ -79,8 +81,9 @@ class _Changes:
             findings.value("query", "one order", "another order")
         self._mode(findings)
         self._limits(findings)
+        self._quota(findings, differ)
         self._room(findings)
-        self._address(findings, differ)
+        compare_addresses(findings, old, new, written="base_url" in differ)
         self._breaker(findings, differ)
         self._keys(findings)
         if findings.values or findings.effects or findings.warnings:
@@ -114,6 +117,26 @@ class _Changes:
         elif most > before:
             findings.effect(f"who waits for a connection goes at once, as far as {most} allow")
 
+    def _quota(self, findings: Findings, differ: set[str]) -> None:
+        old, new = self.old, self.new
+        compare_rates(findings, grant(old, old, self.reload.old), grant(new, new, self.reload.new), what=new.name)
+        if any(name.startswith("limits.count.") for name in differ):
+            findings.effect("what runs is settled as it was reserved; what buckets hold stays")
+        if "limits.adaptive" in differ:
+            if old.adaptive is None:
+                findings.effect("the adaptive limit begins at the share")
+            elif new.adaptive is None:
+                findings.effect("who waits for the adaptive limit goes at once, as far as the share allows")
+            else:
+                findings.effect("the adaptive limit goes on from where it stands")
+        if "idempotency_header" in differ:
+            if new.idempotency_header is None:
+                findings.warn(
+                    "keyed requests that may have been executed are not sent to it again: they end as maybe_executed"
+                )
+            else:
+                findings.effect("keyed requests that may have been executed are sent to it again, with the same key")
+
     def _room(self, findings: Findings) -> None:
         old, new = _room(self.old, self.reload.old), _room(self.new, self.reload.new)
         if old != new and not (self.old.queue.max and self.new.queue.max):
@@ -122,17 +145,6 @@ class _Changes:
             findings.effect(f"who waits keeps its place; newcomers get queue_full until fewer than {new} wait")
         if self.new.queue.bytes < self.old.queue.bytes:
             findings.effect("bodies that wait stay; newcomers get queue_full until there is room for theirs")
-
-    def _address(self, findings: Findings, differ: set[str]) -> None:
-        if address(self.old) != address(self.new):
-            if self.old.breaker is not None and self.new.breaker is not None:
-                findings.effect("another address has breakers of its own: closed, also where one is open now")
-            findings.effect(
-                "new connections are dialled; calls that run end on their old ones, and idle ones "
-                f"close within {seconds(self.old.connections.idle_seconds)}"
-            )
-        elif "base_url" in differ:
-            findings.effect("the same address: connections and breakers stay")
 
     def _breaker(self, findings: Findings, differ: set[str]) -> None:
         old, new = self.old.breaker, self.new.breaker
@@ -204,6 +216,7 @@ def _new(provider: ProviderSnapshot, reload: Reload) -> Section:
     if provider.concurrency is not None:
         findings.value("limits.concurrency", "none", str(provider.concurrency))
         compare_share(findings, provider_limit(None, provider), reload, what=provider.name)
+    compare_rates(findings, NOTHING, grant(provider, provider, reload.new), what=provider.name, began=False)
     closed = ["closed breakers"] if provider.breaker is not None else []
     usable = ["usable keys"] if provider.keys else []
     findings.effect(f"begins with {', '.join([*closed, *usable, 'no connections'])}")

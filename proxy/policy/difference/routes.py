@@ -10,7 +10,7 @@ from proxy.policy.difference.requests import moves
 from proxy.policy.difference.shares import Reload
 from proxy.policy.difference.state import renamings
 from proxy.policy.difference.tiers import chain, compare_tiers
-from proxy.policy.snapshot import PolicySnapshot, ProviderTier, RouteSnapshot
+from proxy.policy.snapshot import PolicySnapshot, RouteSnapshot
 
 
 def routes(reload: Reload) -> Iterator[Section | None]:
@@ -51,7 +51,7 @@ def _budgets(findings: Findings, pair: tuple[RouteSnapshot, RouteSnapshot], relo
     """A renamed route keeps the budgets of the providers that it goes on to ask."""
     old, new = pair
     names = renamings(reload.old.providers, reload.new.providers)
-    asked = {names.get(tier.provider, tier.provider) for tier in old.tiers if isinstance(tier, ProviderTier)}
+    asked = {names.get(tier.provider, tier.provider) for tier in old.asked()}
     begun = [provider for _, _, provider in reload.fates.begun("budget", new.name) if provider in asked]
     if begun:
         findings.effect(f"retry budgets of {', '.join(begun)} begin anew: calls and retries are counted from zero")

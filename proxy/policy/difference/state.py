@@ -103,7 +103,6 @@ def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tup
     asked = list(asking(policy, name))
     everywhere = provider.observe or policy.observe
     somewhere = everywhere or any(route.observe for route, _ in asked)
-    limits = dict(provider.models)
     kind = ("keys",) if provider.keys else ()
     if somewhere:
         yield ("tally",)
@@ -111,7 +110,7 @@ def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tup
         yield "line", model, *kind
         if somewhere and not everywhere:
             yield "line", model, "observing", *kind
-        if limits.get(model) is not None:
+        if provider.model(model).concurrency is not None:
             yield "model", model
         if follows_answers(policy, provider):
             yield "pace", where, model
@@ -123,22 +122,26 @@ def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tup
 
 
 def address(provider: ProviderSnapshot) -> str:
-    """Returns where a provider listens; the identity of its pool, and part of its breakers'."""
-    host = f"[{provider.host}]" if ":" in provider.host else provider.host
-    return f"{provider.scheme}://{host}:{provider.port}"
+    """Returns where a provider listens, the first of its addresses."""
+    return str(provider.addresses[0])
+
+
+def addresses(provider: ProviderSnapshot) -> list[str]:
+    """Returns where a provider listens: the identities of its pools, and part of its breakers'."""
+    return list(map(str, provider.addresses))
 
 
 def asking(policy: PolicySnapshot, provider: str) -> Iterator[tuple[RouteSnapshot, ProviderTier]]:
-    """Yields the tiers that ask this provider, each with its route."""
+    """Yields the tiers, and members of spread tiers, that ask this provider, each with its route."""
     for route in policy.routes or ():
-        for tier in route.tiers:
-            if isinstance(tier, ProviderTier) and tier.provider == provider:
+        for tier in route.asked():
+            if tier.provider == provider:
                 yield route, tier
 
 
 def named_models(policy: PolicySnapshot, provider: str) -> tuple[str, ...]:
     """Returns the models of a provider that the policy names: with limits, or in tiers."""
-    limits = [model for one in policy.providers if one.name == provider for model, _ in one.models]
+    limits = [model.name for one in policy.providers if one.name == provider for model in one.models]
     tiers = [tier.model for _, tier in asking(policy, provider) if tier.model is not None]
     return tuple(dict.fromkeys([*limits, *tiers]))
 

@@ -12,7 +12,15 @@ from proxy.policy.difference.change import Findings
 from proxy.policy.difference.fields import REQUEST, Field, answer_limit, compare, plain, seconds, shortened
 from proxy.policy.difference.shares import Reload
 from proxy.policy.difference.state import renamings
-from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
+from proxy.policy.snapshot import (
+    AnswerTier,
+    PolicySnapshot,
+    ProviderSnapshot,
+    ProviderTier,
+    RouteSnapshot,
+    SpreadTier,
+    Tier,
+)
 
 INHERITED = "the provider's"
 
@@ -75,49 +83,67 @@ def compare_tiers(findings: Findings, old: RouteSnapshot, new: RouteSnapshot, re
         if (match := places.get(place.label)) is not None:
             _compare(findings, match, place)
         _credential(findings, match, place)
-    if len(_provider_tiers(new)) < min(2, len(_provider_tiers(old))):
+    if len(list(new.asked())) < min(2, len(list(old.asked()))):
         findings.warn("no other provider is asked any more when the first one fails")
 
 
 def chain(route: RouteSnapshot, renamed: dict[str, str] | None = None) -> list[str]:
-    """Returns who is asked, in order: `provider/model`, `provider` for the caller's model, `answer 200`."""
+    """Returns who is asked, in order: `provider/model`, `provider` for the caller's model, `spread …`, `answer 200`."""
     return [_label(tier, renamed or {}) for tier in route.tiers]
 
 
-def _label(tier: ProviderTier | AnswerTier, renamed: dict[str, str]) -> str:
-    if isinstance(tier, AnswerTier):
-        return f"answer {tier.status}"
-    name = renamed.get(tier.provider, tier.provider)
-    return name if tier.model is None else f"{name}/{plain(tier.model)}"
+def _label(tier: Tier, renamed: dict[str, str]) -> str:
+    match tier:
+        case AnswerTier():
+            return f"answer {tier.status}"
+        case SpreadTier():
+            return _spread(tier, renamed)
+        case ProviderTier():
+            name = renamed.get(tier.provider, tier.provider)
+            return name if tier.model is None else f"{name}/{plain(tier.model)}"
+
+
+def _spread(tier: SpreadTier, renamed: dict[str, str]) -> str:
+    """Writes equals, for example `spread alpha | beta/m`, `spread 2 × alpha | 1 × beta/m`."""
+    names = [_label(member, renamed) for member in tier.members]
+    if tier.by == "weight":
+        names = [f"{weight:g} × {name}" for weight, name in zip(tier.weights, names, strict=True)]
+    return f"spread {' | '.join(names)}"
 
 
 def _answers(route: RouteSnapshot) -> list[AnswerTier]:
     return [tier for tier in route.tiers if isinstance(tier, AnswerTier)]
 
 
-def _provider_tiers(route: RouteSnapshot) -> list[ProviderTier]:
-    return [tier for tier in route.tiers if isinstance(tier, ProviderTier)]
-
-
 def _places(route: RouteSnapshot, policy: PolicySnapshot, renamed: dict[str, str]) -> Sequence[_Place]:
-    """The provider tiers; the same target for the second time is another one."""
+    """All who may be asked; the same target for the second time is another one."""
     providers = {provider.name: provider for provider in policy.providers}
     times: Counter[str] = Counter()
     found = []
     for number, tier in enumerate(route.tiers, 1):
-        if isinstance(tier, ProviderTier):
-            label = _label(tier, renamed)
+        for one in _asked(tier):
+            label = _label(one, renamed)
             times[label] += 1
             found.append(
                 _Place(
-                    tier=tier,
+                    tier=one,
                     label=label if times[label] == 1 else f"{label} #{times[label]}",
                     number=number,
                     later=number < len(route.tiers),
-                    provider=providers[tier.provider],
+                    provider=providers[one.provider],
                 )
             )
     return found
+
+
+def _asked(tier: Tier) -> tuple[ProviderTier, ...]:
+    match tier:
+        case SpreadTier():
+            return tier.members
+        case ProviderTier():
+            return (tier,)
+        case AnswerTier():
+            return ()
 
 
 def _compare(findings: Findings, old: _Place, new: _Place) -> None:

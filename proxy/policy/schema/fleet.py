@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Discriminator, Tag
 
+from proxy.decisions.classes import ClassSettings
 from proxy.decisions.shares import FleetSettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.types import (
@@ -30,6 +31,7 @@ MODE = (
     "observe: what shares and breakers would refuse or let wait goes at once, and is only reported; the most lenient "
     "of the policy's, the provider's and the route's mode holds"
 )
+_CLASSES = ClassSettings()
 
 
 class FleetSize(Section):
@@ -67,7 +69,7 @@ class ProcessLimits(Section):
 class TopClass(Section):
     """P0: urgent calls."""
 
-    reserved: Ratio = option(0.0, "part of every share that only P0 may use")
+    reserved: Ratio = option(_CLASSES.reserved, "part of every share, permits and quota, that only P0 may use")
 
 
 class MiddleClass(Section):
@@ -77,9 +79,11 @@ class MiddleClass(Section):
 class IdleClass(Section):
     """P2: calls that run in idle capacity."""
 
-    idle_below: Ratio = option(0.7, "runs while the permits in use are below this part of the share")
-    promote_after: Duration = option(Duration(300), "queues as P1 after this wait")
-    queue: Duration = option(Duration(600), "longest wait; replaces the tiers' queue and quota_wait")
+    idle_below: Ratio = option(
+        _CLASSES.idle_below, "runs beside others while the permits in use are below this part of the share"
+    )
+    promote_after: Duration = option(Duration(_CLASSES.promote_after), "queues as P1 after this wait")
+    queue: Duration = option(Duration(_CLASSES.queue), "longest wait; replaces the tiers' queue and quota_wait")
 
 
 class Classes(Section):
@@ -112,7 +116,7 @@ TooLong = Annotated[
 
 
 class TenantLimits(Section):
-    """Caps of one tenant, per instance."""
+    """Caps of one tenant, per instance; zero means none allowed, absent means no such cap."""
 
     rps: Maybe[Number] = absent("requests per second")
     concurrency: Maybe[Count] = absent("most requests in flight")
@@ -127,8 +131,8 @@ class Tenants(Section):
 
     mode: Mode = option("enforce", MODE)
     from_: list[TenantSource] = option((), "first that is present names the tenant", alias="from")
-    default: Maybe[TenantLimits] = absent("caps of every tenant without others")
-    overrides: dict[Text, TenantLimits] = option({}, "caps by tenant; shell-style patterns, first match wins")
+    default: Maybe[TenantLimits] = absent("caps of every tenant; an override changes what it names")
+    overrides: dict[Text, TenantLimits] = option({}, "what is other for some; shell-style patterns, first match wins")
 
 
 class Telemetry(Section):

@@ -7,9 +7,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from pydantic.config import JsonDict
 
+from proxy.decisions.adaptive import AdaptiveSettings
 from proxy.decisions.breaker import BreakerSettings
+from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.queues import QueueSettings
+from proxy.decisions.quota import QuotaSettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, Mode
 from proxy.policy.schema.types import (
@@ -42,6 +45,9 @@ _TIMEOUTS = TimeoutSettings()
 _ANSWER_PACE = AnswerPaceSettings()
 _BREAKER = BreakerSettings()
 _QUEUE = QueueSettings()
+_QUOTA = QuotaSettings()
+_COUNT = CountSettings()
+_ADAPTIVE = AdaptiveSettings()
 _CONNECTIONS = ConnectionSettings()
 _ENV_OR_FILE: JsonDict = {"oneOf": [{"required": ["env"]}, {"required": ["file"]}]}
 
@@ -87,18 +93,32 @@ Auth = Annotated[
 ]
 
 
+def _a_decrease(factor: float) -> float:
+    if not 0 < factor < 1:
+        raise expected("a number between 0 and 1: the limit is multiplied by it after a refusal")
+    return factor
+
+
+Decrease = Annotated[
+    Number,
+    AfterValidator(_a_decrease),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+]
+
+
 class Adaptive(Section):
     """A limit that follows the provider's refusals, under the share."""
 
-    decrease: Ratio = option(0.8, "factor after a refusal")
-    min: PositiveCount = option(1, "never below this")
+    decrease: Decrease = option(_ADAPTIVE.decrease, "factor after a refusal")
+    min: PositiveCount = option(_ADAPTIVE.min, "never below this")
 
 
 class TokenCount(Section):
     """How this provider counts tokens."""
 
-    cached_input: Ratio = option(1.0, "part of cached input tokens that counts")
-    reserve_output: bool = option(True, "whether the longest possible output is reserved at the start")
+    cached_input: Ratio = option(_COUNT.cached_input, "part of cached input tokens that counts")
+    reserve_output: bool = option(_COUNT.reserve_output, "whether the longest possible output is reserved at the start")
+    unused_output: Ratio = option(_COUNT.unused_output, "part of allowed output that counts though it was not needed")
 
 
 class Limits(Section):
@@ -107,8 +127,10 @@ class Limits(Section):
     concurrency: Maybe[Count] = absent("most attempts in flight")
     rpm: Maybe[Number] = absent("requests per minute")
     tpm: Maybe[Number] = absent("tokens per minute")
-    headroom: Ratio = option(0.8, "part of rpm and tpm that is used, also of keys and models")
-    burst: PositiveDuration = option(Duration(5), "bucket size as seconds of rate, at least one request")
+    headroom: Ratio = option(_QUOTA.headroom, "part of rpm and tpm that is used, also of keys and models")
+    burst: PositiveDuration = option(
+        Duration(_QUOTA.burst), "bucket size as seconds of rate, at least one request; also of keys and models"
+    )
     adaptive: Maybe[Adaptive] = absent("a concurrency limit that follows the provider's refusals")
     count: TokenCount = section(TokenCount, "how this provider counts tokens")
 
@@ -132,7 +154,7 @@ class Model(Section):
     """A single model of the provider."""
 
     limits: ModelLimits = section(ModelLimits, "limits of this model, under the provider's")
-    context_tokens: Maybe[PositiveCount] = absent("longest context in tokens")
+    context_tokens: Maybe[PositiveCount] = absent("longest input in tokens; a longer one goes to the next tier")
     price: Maybe[Price] = absent("price per million tokens")
 
 

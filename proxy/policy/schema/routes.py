@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
 
+from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.retry import RetrySettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, ClassName, Mode
@@ -18,18 +19,23 @@ from proxy.policy.schema.types import (
     Json,
     Label,
     Maybe,
+    Number,
     PositiveCount,
     PositiveDuration,
     Ratio,
     Size,
     Status,
     Text,
+    Weight,
+    expected,
     list_or_scalar,
 )
 from proxy.policy.snapshot import AnswerTier as AnswerTierSnapshot
 from proxy.policy.snapshot import RouteSnapshot
+from proxy.policy.snapshot import SpreadTier as SpreadTierSnapshot
 
 _RETRY = RetrySettings()
+_IDEMPOTENCY = IdempotencySettings()
 
 Patterns = Annotated[
     Annotated[Text, Tag(SCALAR)] | Annotated[Annotated[list[Text], Field(min_length=1)], Tag(LIST)],
@@ -68,13 +74,16 @@ class SpreadMember(Section):
 
     provider: Text = required("name of the provider")
     model: Maybe[Text] = absent("model to ask for; the caller's where absent")
+    weight: Maybe[Weight] = absent("its part of the calls by weight, against the others'; 1 where absent")
 
 
 class SpreadTier(TierLimits):
-    """Ask one of several equals."""
+    """Ask one of several equals; when it cannot go or fails, the next of them."""
 
-    spread: Annotated[list[SpreadMember], Field(min_length=1)] = required("the equals")
-    by: Literal["remaining", "weight"] = option("remaining", "by remaining quota, or by weight")
+    spread: Annotated[list[SpreadMember], Field(min_length=1)] = required("the equals, two at least")
+    by: Literal["remaining", "weight"] = option(
+        default_of(SpreadTierSnapshot, "by"), "by what is left of their limits and quotas, or by weight"
+    )
 
 
 class StaleCache(Section):
@@ -159,18 +168,31 @@ class Body(Section):
 class Idempotency(Section):
     """Which requests are the same; from a header, or from several together."""
 
-    header: HeaderName = option("idempotency-key", "header that has the key")
+    header: HeaderName = option(_IDEMPOTENCY.headers[0], "header that has the key")
     from_: Maybe[Annotated[list[HeaderName], Field(min_length=1)]] = absent(
         "headers that make the key together; all of them, or 400", alias="from"
     )
-    keep: PositiveDuration = option(Duration(600), "how long an answer is kept")
+    keep: PositiveDuration = option(Duration(_IDEMPOTENCY.keep), "how long an answer is kept")
+
+
+def _a_part(share: float) -> float:
+    if not 0 < share < 1:
+        raise expected("a number between 0 and 1: longer answers need a part, too")
+    return share
+
+
+LaneShare = Annotated[
+    Number,
+    AfterValidator(_a_part),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+]
 
 
 class Lane(Section):
     """A part of the share only for short answers."""
 
     max_output: PositiveCount = required("longest answer in tokens")
-    share: Ratio = required("part of the share")
+    share: LaneShare = required("part of the share that no longer answer may use")
 
 
 class Cache(Section):
@@ -199,8 +221,11 @@ class Route(Section):
     was: Maybe[Label] = absent("its old name: the route keeps its state")
     mode: Mode = option("enforce", MODE)
     match: Match = section(Match, "which requests; any where absent")
-    class_: ClassName = option("P1", "priority of its calls", alias="class")
-    class_from_header: bool = option(False, "true: the caller's x-sponson-class may also raise the class")
+    class_: ClassName = option(default_of(RouteSnapshot, "klass"), "priority of its calls", alias="class")
+    class_from_header: bool = option(
+        default_of(RouteSnapshot, "class_from_header"),
+        "true: the caller's x-sponson-class may also raise the class, unless its tenant has one; else only lower",
+    )
     tiers: Annotated[list[Tier], Field(min_length=1)] = required("whom to ask, in this order")
     total: PositiveDuration = option(
         Duration(default_of(RouteSnapshot, "total_seconds")), "longest time to the answer, waiting apart"
@@ -210,7 +235,7 @@ class Route(Section):
     repeatable: Maybe[bool] = absent(
         "whether a call may be sent again when it may have run; true for inference calls, GET and HEAD"
     )
-    idempotency: Maybe[Idempotency] = absent("which requests are the same")
+    idempotency: Idempotency = section(Idempotency, "which requests are the same")
     lanes: list[Lane] = option((), "parts of the share only for short answers")
     cache: Maybe[Cache] = absent("answers that may be given again")
     single_flight: Maybe[bool] = absent("equal calls at the same time become one; true where cache is on")

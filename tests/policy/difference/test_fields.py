@@ -10,6 +10,7 @@ import pytest
 
 from proxy.decisions.classification import MatchSettings
 from proxy.decisions.deadline import AnswerPaceSettings
+from proxy.decisions.tenants import TenantSettings, TenantSource
 from proxy.policy.difference.change import Findings
 from proxy.policy.difference.compare import differences
 from proxy.policy.difference.fields import (
@@ -22,26 +23,45 @@ from proxy.policy.difference.fields import (
     seconds,
     source,
 )
-from proxy.policy.snapshot import AnswerTier, KeySnapshot, PolicySnapshot, ProviderTier, RouteSnapshot, ValueSource
+from proxy.policy.snapshot import (
+    AnswerTier,
+    KeySnapshot,
+    ModelSnapshot,
+    PolicySnapshot,
+    ProviderTier,
+    RouteSnapshot,
+    ValueSource,
+)
 from tests.policy.samples import load, provider
 
 POLICY = load(
     "version: 1\nlimits: {concurrency: 9}\nproviders:\n"
-    "  a: {base_url: 'http://x/v1', keys: [{id: k, env: K, concurrency: 4}], limits: {concurrency: 9}}\n"
+    "  a: {base_url: 'http://x/v1', keys: [{id: k, env: K, concurrency: 4, rpm: 5, tpm: 6}], "
+    "models: {m: {context_tokens: 7, limits: {concurrency: 5, rpm: 5, tpm: 6}}}, "
+    "limits: {concurrency: 9, rpm: 5, tpm: 6, adaptive: {}}}\n"
     "  b: {base_url: 'http://y/v1'}\n"
     "routes: [{name: r, tiers: [{provider: a, queue: 1s, quota_wait: 1s, first_byte: 1s, answer: 1s, idle: 1s},"
-    " {answer: {}}]}]\n"
+    " {answer: {}}], lanes: [{max_output: 9, share: 0.2}]}]\n"
+    "tenants: {from: [{header: x-a}], default: {rps: 1, concurrency: 1, tpm: 1, context_tokens: 1, class: P1}, "
+    "overrides: {b: {too_long: {tier: 2}}}}\n"
 )
 DERIVED = {"scheme", "host", "port", "root_path"}
 """They come from base_url."""
 SILENT = {"was", "digest", "warnings", "place", "index"}
 """Where a thing stands and what it was change nothing by themselves; an index is the instance's, not the policy's."""
-WHOLE = {"breaker", "keys", "match", "tiers"}
+WHOLE = {"adaptive", "breaker", "keys", "lanes", "match", "models", "tenants", "tiers"}
 """Of these not only the parts can be others."""
 OTHERS: dict[str, Any] = {
     "query": (("v", "2"),),
     "headers": (("x-a", ValueSource(literal="b")),),
-    "models": (("m", 2),),
+    "models": (ModelSnapshot(name="other"),),
+    "adaptive": None,
+    "idempotency_header": "x-key",
+    "lanes": (),
+    "tenants": None,
+    "sources": (TenantSource(header=None),),
+    "overrides": (("x", TenantSettings(klass="P2")),),
+    "too_long_tier": 3,
     "keys": (KeySnapshot(id="other", source=ValueSource(env="K")),),
     "breaker": None,
     "slow_after": 7.0,

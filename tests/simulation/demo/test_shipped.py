@@ -31,7 +31,7 @@ def test_the_providers_are_where_the_policy_looks_for_them(tmp_path: Path) -> No
 
 def test_the_policy_names_the_models_that_are_asked_for() -> None:
     providers = load_policy(read_policy(ROOT / "policies/local.yaml")).providers
-    named = {each.name: {model for model, _ in each.models} for each in providers}
+    named = {each.name: {model.name for model in each.models} for each in providers}
     openai = {CHAT_MODEL, EMBEDDING_MODEL}
     assert named == {"alpha": openai, "beta": openai, "gamma": {MESSAGES_MODEL}}
 
