@@ -7,6 +7,7 @@
 | callers | by what name a caller is known |
 | deadline | phase limits; what is left |
 | fallback | which tier next, given the outcome |
+| addresses | to which of a provider's addresses, and how many calls they could take all together |
 | spread | which of equals first, by what is left of each or by weight |
 | pace | the `answer` limit that follows a target's 95th percentile |
 | retry | again or not, after how long; the retry budget |
@@ -21,6 +22,8 @@
 | shares | apportionment of fleet-wide limits |
 | adaptive | the limit under the share: how many calls at once a provider really takes |
 | quota | token buckets of requests and tokens per minute |
+| estimates | how many tokens a model's calls take, learned from what is reported |
+| counting | what an ended attempt costs |
 | keys | weighted choice, rest after 429, parking after 401 |
 | tenants, caps | who asks; what one tenant may ask of this instance |
 | joining | which path a provider is asked for |

@@ -117,6 +117,24 @@ class Breaker:
         self._probes.running.append(ticket)
         return ticket
 
+    @property
+    def room(self) -> float:
+        """How many more calls could go when it was last used or ticked: by its state, its probes and its ceiling."""
+        if self.state is OPEN:
+            return 0
+        free = inf if self.state is CLOSED else self.settings.probes - self._probes.successes - len(self._probes)
+        return free if self.ramp.size is None else min(free, self.ramp.size - self.ramp.places.used)
+
+    def lets_go(self, now: float) -> bool:
+        """Whether `acquire` would give a ticket."""
+        self.tick(now)
+        return self.state is CLOSED or (self.state is HALF_OPEN and self._probes.free(self.settings.probes))
+
+    def stays_open(self, now: float, seconds: float) -> bool:
+        """Whether it is open, and will be longer than this."""
+        self.tick(now)
+        return self.state is OPEN and self.retry_after(now) > seconds
+
     def retry_after(self, now: float) -> float:
         """Returns seconds until a call may pass again; one second at least while probes decide."""
         return max(self._open_until - now, 1.0) if self.state is not CLOSED else 0.0

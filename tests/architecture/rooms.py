@@ -83,6 +83,8 @@ ROOMS: Mapping[str, Room] = {
 # All other things that a decision needs from another one, its shell brings.
 EDGES: frozenset[tuple[str, str]] = frozenset(
     {
+        ("proxy.decisions.addresses", "proxy.decisions.breaker"),
+        ("proxy.decisions.addresses", "proxy.decisions.places"),
         ("proxy.decisions.admission", "proxy.decisions.adaptive"),
         ("proxy.decisions.admission", "proxy.decisions.keys"),
         ("proxy.decisions.admission", "proxy.decisions.observing"),
@@ -99,6 +101,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.breaker", "proxy.decisions.verdict"),
         ("proxy.decisions.breaker", "proxy.decisions.window"),
         ("proxy.decisions.caps", "proxy.decisions.quota"),
+        ("proxy.decisions.estimates", "proxy.decisions.counting"),
         ("proxy.decisions.keys", "proxy.decisions.places"),
         ("proxy.decisions.probes", "proxy.decisions.ticket"),
         ("proxy.decisions.probes", "proxy.decisions.verdict"),
