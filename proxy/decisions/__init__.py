@@ -25,6 +25,7 @@
 | estimates | how many tokens a model's calls take, learned from what is reported |
 | counting | what an ended attempt costs |
 | keys | weighted choice, rest after 429, parking after 401 |
+| left | what a key has left, as the heads of answers say |
 | tenants, caps | who asks; what one tenant may ask of this instance |
 | joining | which path a provider is asked for |
 | bodies | how much of request bodies is kept in memory |

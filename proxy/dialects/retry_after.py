@@ -1,9 +1,10 @@
 """Owns every spelling in which a provider's headers say how long to wait.
 
-`retry-after-ms` and `retry-after` (RFC 9110 §10.2.3, decimals too); without them, the resets of limits that
-are used up: `x-ratelimit-reset-*` (Go durations, seconds, unix time) and `anthropic-ratelimit-*-reset` (RFC
-3339). OpenAI's reset is the time until a bucket is full, not until its next token: a last resort, only on
-refusals. Junk is no answer: it never means zero, and never raises.
+`retry-after-ms` and `retry-after` (RFC 9110 §10.2.3, decimals too; of several the longest); without them, the resets
+of limits that are used up: `x-ratelimit-reset-*`, `ratelimit-reset`, `ratelimitbysize-reset` (Go durations, seconds,
+unix time), `anthropic-ratelimit-*-reset` (RFC 3339) and the `ratelimit` of the IETF's drafts. A reset is mostly the
+time until a bucket is full, not until its next token: a last resort, only on refusals. Junk is no answer: it never
+means zero, and never raises.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from proxy.fields import Fields
+
 LONGEST_SECONDS: Final = 86400.0
+EARLIEST_UNIX_SECONDS: Final = 1e9
+"""No wait is so long: a number from here on is a time."""
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
@@ -28,7 +33,6 @@ _UNIT_SECONDS: Final = {
     "h": 3600.0,
     "d": 86400.0,
 }
-_EARLIEST_UNIX_SECONDS: Final = 1e9
 _EARLIEST_UNIX_MILLISECONDS: Final = 1e12
 _LONGEST_TEXT: Final = 64
 
@@ -40,9 +44,12 @@ _DATES: Final = (
     re.compile(rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})", re.ASCII),
 )
 
-_RESET: Final = "x-ratelimit-reset"
-_REMAINING: Final = "x-ratelimit-remaining"
-_ANTHROPIC: Final = "anthropic-ratelimit-"
+_RATE_LIMIT: Final = "ratelimit"
+_RESET: Final = "reset"
+_REMAINING: Final = "remaining"
+_ANTHROPIC: Final = "anthropic-"
+_NONE_LEFT: Final = re.compile(r"(?:^|[;,\s])r(?:emaining)?=0(?=[;,\s]|$)", re.ASCII)
+_DRAFT_RESET: Final = re.compile(r"(?:^|[;,\s])(?:t|reset)=(\d{1,15})(?=[;,\s]|$)", re.ASCII)
 
 
 def retry_after_seconds(fields: Mapping[str, str], *, wall_seconds: float) -> float | None:
@@ -57,10 +64,26 @@ def retry_after_seconds(fields: Mapping[str, str], *, wall_seconds: float) -> fl
 
 
 def _told(fields: Mapping[str, str], wall_seconds: float) -> float | None:
-    milliseconds = _number(_clean(fields.get("retry-after-ms")))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = _clean(fields.get("retry-after"))
+    waits = [_milliseconds(text) for text in _values(fields, "retry-after-ms")]
+    waits = [found for found in waits if found is not None]
+    if not waits:
+        waits = [_wait(text, wall_seconds) for text in _values(fields, "retry-after")]
+    return max((found for found in waits if found is not None), default=None)
+
+
+def _values(fields: Mapping[str, str], name: str) -> list[str]:
+    """Returns every value of a field that may have been added to on its way, cleaned."""
+    if isinstance(fields, Fields) and name in fields.repeated:
+        return [_clean(text) for text in fields.getall(name)]
+    return [_clean(fields.get(name))]
+
+
+def _milliseconds(text: str) -> float | None:
+    number = _number(text)
+    return None if number is None else number / 1000
+
+
+def _wait(text: str, wall_seconds: float) -> float | None:
     for seconds in (_number(text), _duration(text)):
         if seconds is not None:
             return seconds
@@ -72,30 +95,41 @@ def _resets(fields: Mapping[str, str], wall_seconds: float) -> Iterator[float]:
     """Yields the wait for each limit of which nothing remains."""
     for given in fields:
         name = given.lower()
-        if name.startswith(_RESET):
-            remaining, waits = (
-                _REMAINING + name.removeprefix(_RESET),
-                _reset(_clean(fields[given]), wall_seconds),
-            )
-        elif name.startswith(_ANTHROPIC) and name.endswith("-reset"):
-            remaining, waits = (
-                name.removesuffix("reset") + "remaining",
-                _until(_clean(fields[given]), wall_seconds),
-            )
-        else:
+        if _RATE_LIMIT not in name:
             continue
-        if waits is not None and _number(_clean(fields.get(remaining))) == 0:
-            yield waits
+        text = _clean(fields[given])
+        if name == _RATE_LIMIT:
+            yield from _draft_resets(text)
+        elif _RESET in name and _number(_clean(fields.get(name.replace(_RESET, _REMAINING)))) == 0:
+            # A number under one of Anthropic's names would mean what nobody has said.
+            waits = _until(text, wall_seconds) if name.startswith(_ANTHROPIC) else _reset(text, wall_seconds)
+            if waits is not None:
+                yield waits
+
+
+def _draft_resets(text: str) -> Iterator[float]:
+    """Reads `"default";r=0;t=30` and, as older drafts had it, `limit=9, remaining=0, reset=30`."""
+    for item in text.split(",") if ";" in text else [text]:
+        reset = _DRAFT_RESET.search(item)
+        if reset is not None and _NONE_LEFT.search(item):
+            yield float(reset[1])
+
+
+def reset_moment(text: str) -> float | None:
+    """Returns when a limit is reset: in seconds or, from `EARLIEST_UNIX_SECONDS` on, as unix time; None for junk."""
+    number = _number(text)
+    if number is not None:
+        return number / 1000 if number >= _EARLIEST_UNIX_MILLISECONDS else number
+    waits = _duration(text)
+    if waits is not None:
+        return min(waits, LONGEST_SECONDS)
+    moment = _moment(text)
+    return None if moment is None else max(moment, EARLIEST_UNIX_SECONDS)
 
 
 def _reset(text: str, wall_seconds: float) -> float | None:
-    number = _number(text)
-    if number is None:
-        waits = _duration(text)
-        return _until(text, wall_seconds) if waits is None else waits
-    if number >= _EARLIEST_UNIX_MILLISECONDS:
-        return number / 1000 - wall_seconds
-    return number - wall_seconds if number >= _EARLIEST_UNIX_SECONDS else number
+    moment = reset_moment(text)
+    return moment if moment is None or moment < EARLIEST_UNIX_SECONDS else moment - wall_seconds
 
 
 def _clean(text: str | None) -> str:
@@ -143,11 +177,16 @@ def _full_year(two_digits: int, wall_seconds: float) -> int:
 
 
 def _until(text: str, wall_seconds: float) -> float | None:
-    """Reads RFC 3339 as seconds from now."""
+    moment = _moment(text)
+    return None if moment is None else moment - wall_seconds
+
+
+def _moment(text: str) -> float | None:
+    """Reads RFC 3339 as unix time."""
     if "T" not in text.upper():
         return None
     try:
         moment = datetime.fromisoformat(text.upper())
-        return None if moment.tzinfo is None else moment.timestamp() - wall_seconds
+        return None if moment.tzinfo is None else moment.timestamp()
     except (ValueError, OverflowError):
         return None

@@ -122,8 +122,12 @@ class Call:
         if code < 200 and code != 101:
             return False
         self.message, self.payload = message, payload
-        self.attempt.head_at = self.clock.now()
-        self.attempt.status = code
+        attempt, fields = self.attempt, message.headers
+        attempt.head_at = self.clock.now()
+        attempt.status = code
+        plan = self._answer_headers.rates(fields.shape)
+        if plan is not None:
+            attempt.rates = plan.read(fields.lines, self.clock.wall_ns() / 1e9)
         return True
 
     def whole(self) -> Outcome | None:

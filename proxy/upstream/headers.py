@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Final, TypeVar
 
+from proxy.dialects.rate_limits import RatePlan, rate_plan
 from proxy.exchange import Exchange
 from proxy.fields import MOST_SHAPES, Fields, Shape
 from proxy.trace_context import traceparent_of
@@ -186,12 +187,16 @@ _PLAIN: Final = frozenset({b"keep-alive", b"close", b"Keep-Alive", b"Close"})
 
 
 class AnswerHeaders:
-    """Which of a provider's fields reach the caller: all but connection-level ones and the length, which is ours."""
+    """Which of a provider's fields reach the caller: all but connection-level ones and the length, which is ours.
 
-    __slots__ = ("_known",)
+    And which of them speak of its rate limits.
+    """
+
+    __slots__ = ("_known", "_rates")
 
     def __init__(self) -> None:
         self._known: dict[Shape, Block] = {}
+        self._rates: dict[Shape, RatePlan | None] = {}
 
     def forward(self, fields: Fields) -> bytes:
         """Returns the lines of the end-to-end fields, in order, as they came."""
@@ -203,6 +208,15 @@ class AnswerHeaders:
             block = Block(shape, _reaches_callers)
             remember(self._known, shape, block)
         return block.fill(fields.lines)
+
+    def rates(self, shape: Shape) -> RatePlan | None:
+        """Returns where heads of this shape speak of rate limits; None where they do not."""
+        try:
+            return self._rates[shape]
+        except KeyError:
+            plan = rate_plan(shape)
+            remember(self._rates, shape, plan)
+            return plan
 
 
 def _reaches_callers(name: bytes) -> bool:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from proxy.dialects.retry_after import LONGEST_SECONDS, retry_after_seconds
+from proxy.dialects.retry_after import EARLIEST_UNIX_SECONDS, LONGEST_SECONDS, reset_moment, retry_after_seconds
+from proxy.fields import fields_of
 
 NOW = 784111774.0
 """Sun, 06 Nov 1994 08:49:34 GMT."""
@@ -79,6 +80,22 @@ def test_milliseconds_beat_seconds(fields: dict[str, str], seconds: float | None
 
 
 @pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ([("Retry-After", "2"), ("retry-after", "30")], 30.0),
+        ([("Retry-After", "junk"), ("Retry-After", "3")], 3.0),
+        ([("Retry-After", "2"), ("Retry-After", "Sun, 06 Nov 1994 08:49:44 GMT")], 10.0),
+        ([("retry-after-ms", "250"), ("retry-after-ms", "900"), ("Retry-After", "30")], 0.9),
+        ([("retry-after-ms", "x"), ("retry-after-ms", "y"), ("Retry-After", "30")], 30.0),
+    ],
+)
+def test_of_several_the_longest_wait_counts(lines: list[tuple[str, str]], seconds: float) -> None:
+    """A provider and the gateways before it may each say their own: never earlier than told."""
+    fields = fields_of([(name.encode(), value.encode()) for name, value in lines])
+    assert retry_after_seconds(fields, wall_seconds=NOW) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
     ("reset", "seconds"),
     [
         ("6m0s", 360.0),
@@ -133,6 +150,47 @@ def test_only_limits_that_are_used_up_count(fields: dict[str, str], seconds: flo
 
 
 @pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"}, 9.0),
+        ({"ratelimit-remaining": "0", "ratelimit-reset": "9"}, 9.0),
+        ({"ratelimitbysize-remaining": "0", "ratelimitbysize-reset": "41"}, 41.0),
+        ({"x-ratelimitbysize-remaining-minute": "0", "x-ratelimitbysize-reset-minute": "41"}, 41.0),
+        ({"ratelimitbysize-remaining": "5", "ratelimitbysize-reset": "41"}, None),
+        ({"x-ratelimit-remaining-requests-day": "0", "x-ratelimit-reset-requests-day": "33011.4"}, 33011.4),
+        ({"ratelimit": '"default";r=0;t=30'}, 30.0),
+        ({"ratelimit": '"a";r=5;t=9, "b";r=0;t=30, "c";r=0;t=12'}, 30.0),
+        ({"ratelimit": '"a";r=5;t=9'}, None),
+        ({"ratelimit": '"a";r=05;t=9, "b";pr=0;t=4'}, None),
+        ({"ratelimit": '"a";r=0'}, None),
+        ({"ratelimit": "limit=100, remaining=0, reset=30"}, 30.0),
+        ({"ratelimit": "limit=100, remaining=50, reset=30"}, None),
+        ({"ratelimit": "limit=0, remaining=50, reset=30"}, None),
+        ({"x-ratelimit-limit-requests": "0", "x-ratelimit-reset-requests": "9"}, None),
+        ({"x-my-reset": "9", "x-my-remaining": "0"}, None),
+    ],
+)
+def test_resets_of_other_providers_and_of_gateways(fields: dict[str, str], seconds: float | None) -> None:
+    assert waits(fields) == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("6m0s", 360.0),
+        ("1796083230", 1796083230.0),
+        ("1796083230000", 1796083230.0),
+        ("2026-12-01T00:00:30Z", 1796083230.0),
+        ("1994-11-06T08:50:04Z", EARLIEST_UNIX_SECONDS),
+        ("9" * 12 + "h", LONGEST_SECONDS),
+        ("soon", None),
+    ],
+)
+def test_a_reset_is_a_time_or_a_moment(text: str, moment: float | None) -> None:
+    assert reset_moment(text) == moment
+
+
+@pytest.mark.parametrize(
     ("reset", "seconds"),
     [
         ("1994-11-06T08:50:04Z", 30.0),
@@ -165,6 +223,9 @@ NAMES = st.sampled_from(
         "x-ratelimit-remaining-tokens",
         "anthropic-ratelimit-tokens-reset",
         "anthropic-ratelimit-tokens-remaining",
+        "ratelimit",
+        "ratelimit-reset",
+        "ratelimit-remaining",
     ]
 )
 PIECES = st.sampled_from(
@@ -189,6 +250,8 @@ PIECES = st.sampled_from(
         "GMT",
         "Sun",
         "Nov",
+        ";r=0",
+        ";t=",
     ]
 )
 TEXTS = st.text() | st.lists(PIECES, max_size=14).map("".join) | st.datetimes().map(lambda d: d.isoformat() + "Z")
