@@ -7,6 +7,7 @@
 | assembly | snapshot + kept state + secrets → Runtime: pure construction, then one swap |
 | workshop | what all providers of one policy are assembled with |
 | targets, models | one provider's pipelines; a tier's pipelines by model |
+| tenants | what all policies know of tenants, and each route's stage |
 | capacity, rings | what binds a provider's calls: shares, queues, lines; its keys |
 | cores | one provider's decision cores, found where they are kept or made |
 | guard | a breaker in its place: whom it tells, which queues it empties, whom its ceiling binds |

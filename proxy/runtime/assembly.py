@@ -5,7 +5,7 @@ Nothing that lives is changed until `Runtime.go_live`: an assembly that fails ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.clock import Clock
@@ -16,16 +16,18 @@ from proxy.decisions.deadline import answer_pace, phase_limits, wait_limits
 from proxy.decisions.places import Places
 from proxy.decisions.retry import RetryBudget
 from proxy.decisions.shares import share_of
+from proxy.decisions.tenants import Tenants
 from proxy.observer import Observer
 from proxy.plan import RoutePlan, Tier
 from proxy.policy.identities import of_budget, own_route
-from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot
+from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.models import TierParts
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.targets import Provider
+from proxy.runtime.tenants import TenantParts
 from proxy.runtime.workshop import Workshop
 from proxy.stage import CallNext
 from proxy.stages.answer import PolicyAnswer
@@ -61,6 +63,7 @@ class Runtime:
         rescue: Rescue,
         router: Router,
         providers: list[Provider],
+        tenants: Tenants | None,
     ) -> None:
         self.snapshot = snapshot
         self.router = router
@@ -68,7 +71,7 @@ class Runtime:
         self._shop = shop
         observation = ObservationStage(shop.observer, rescue=rescue, clock=shop.clock)
         bodies = shop.kept.get(("bodies",), BodyMemory)
-        self.call: CallNext = pipeline.front(observation, Classification(router, bodies))
+        self.call: CallNext = pipeline.front(observation, Classification(router, bodies, tenants))
         self.refuse = observation.refuse
 
     def go_live(self, now: float) -> None:
@@ -103,15 +106,23 @@ def assemble(
         shop.later(lambda: places.reconfigure(size))
     providers = {provider.name: Provider(provider, shop) for provider in snapshot.providers}
     for route in snapshot.routes or ():
-        for tier in route.tiers:
-            if isinstance(tier, ProviderTier) and tier.model is not None:
+        for tier in route.asked():
+            if tier.model is not None:
                 providers[tier.provider].name_model(tier.model)
-    maker = _RouteMaker(providers, shop)
+    tenants = TenantParts(snapshot, shop)
+    maker = _RouteMaker(providers, shop, tenants=tenants, idle_wait=snapshot.classes.queue)
     routes = [maker.route(route) for route in snapshot.routes or ()]
     by_provider = {name: maker.only(name, prefix=f"/{name}") for name in providers}
     default = maker.only(snapshot.providers[0].name, prefix="") if snapshot.routes is None else None
     router = Router(routes, by_provider=by_provider, default=default)
-    return Runtime(snapshot, shop, rescue=around.rescue, router=router, providers=list(providers.values()))
+    return Runtime(
+        snapshot,
+        shop,
+        rescue=around.rescue,
+        router=router,
+        providers=list(providers.values()),
+        tenants=tenants.tenants,
+    )
 
 
 def _process_places(snapshot: PolicySnapshot, around: Surroundings) -> Places | None:
@@ -124,9 +135,13 @@ def _process_places(snapshot: PolicySnapshot, around: Surroundings) -> Places | 
 class _RouteMaker:
     """Compiles routes."""
 
-    def __init__(self, providers: dict[str, Provider], shop: Workshop) -> None:
+    def __init__(
+        self, providers: dict[str, Provider], shop: Workshop, *, tenants: TenantParts, idle_wait: float
+    ) -> None:
         self._providers = providers
         self._shop = shop
+        self._tenants = tenants
+        self._idle_wait = idle_wait
 
     def route(self, route: RouteSnapshot) -> RoutePlan:
         """Compiles a route of the policy."""
@@ -144,21 +159,25 @@ class _RouteMaker:
             if isinstance(tier, AnswerTier):
                 tiers.append(PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=shop.clock))
                 continue
-            parts = self._parts(route, tier, later=number < len(route.tiers))
+            asked = tier.members[0] if isinstance(tier, SpreadTier) else tier
+            parts = self._parts(route, asked, later=number < len(route.tiers))
             waits += parts.waits.queue + parts.waits.quota_wait
-            tiers.append(self._tier(number, tier, parts))
-        deadline = DeadlineStage(total=route.total_seconds, waits=waits)
+            tiers.append(self._tier(number, asked, parts))
+        idle_waits = self._idle_wait * sum(1 for _ in route.asked())
+        deadline = DeadlineStage(total=route.total_seconds, waits=waits, idle_waits=idle_waits)
         fallback = FallbackTiers(tiers, retry=route.retry, clock=shop.clock)
         return RoutePlan(
             name=name,
             matcher=matcher,
-            call=pipeline.route(deadline, fallback),
+            call=pipeline.route(deadline, fallback, tenants=self._tenants.stage(route, self._providers)),
             prefix=prefix,
             total=route.total_seconds,
             body_max=route.body_max,
             body_replay=route.body_replay,
             repeatable=route.repeatable,
-            needs_document=_needs_document(route.tiers) or matcher.needs_model,
+            needs_document=_needs_document(route.asked()) or matcher.needs_model,
+            klass=route.klass,
+            class_from_header=route.class_from_header,
         )
 
     def _tier(self, number: int, tier: ProviderTier, parts: TierParts) -> ProviderTierStage:
@@ -198,5 +217,5 @@ class _RouteMaker:
         )
 
 
-def _needs_document(tiers: Sequence[ProviderTier | AnswerTier]) -> bool:
-    return any(isinstance(tier, ProviderTier) and (tier.model is not None or bool(tier.set)) for tier in tiers)
+def _needs_document(tiers: Iterable[ProviderTier]) -> bool:
+    return any(tier.model is not None or bool(tier.set) for tier in tiers)

@@ -1,6 +1,6 @@
 """THE ORDER: which stage surrounds which, and why. `tests/runtime/test_pipeline.py` holds it.
 
-A stage that a route does not configure is absent, not disabled. Stages of later rows (tenants, idempotency, cache,
+A stage that a route does not configure is absent, not disabled. Stages of later rows (idempotency, cache,
 single-flight, merging) have their places named here.
 """
 
@@ -12,9 +12,11 @@ from proxy.stage import CallNext, Stage, compose
 from proxy.stages.admission import AdmissionStage
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
+from proxy.stages.context import ContextStage
 from proxy.stages.deadline import DeadlineStage
 from proxy.stages.observation import ObservationStage
 from proxy.stages.retry import RetryStage
+from proxy.stages.tenants import TenantStage
 
 
 def front(observation: ObservationStage, classification: CallNext) -> CallNext:
@@ -29,21 +31,20 @@ def front(observation: ObservationStage, classification: CallNext) -> CallNext:
     )
 
 
-def route(deadline: DeadlineStage, tiers: CallNext) -> CallNext:
-    """One per route."""
-    return compose(
-        [
-            # 3. A number; every wait below looks at it.
-            deadline,
-            # 4. tenants: a runaway caller stops before anything is looked up or queued.
-            # 5. idempotency: a known key is answered without any work.
-            # 6. response_cache: above quota, because a hit costs nothing.
-            # 7. single_flight: below the cache (only misses), above quota (followers are one call).
-            # 8. merging: many calls become one, which then falls back and retries as one.
-            # 9. fallback, the terminal: above retry and breaker, because every tier has its own.
-        ],
-        tiers,
-    )
+def route(deadline: DeadlineStage, tiers: CallNext, *, tenants: TenantStage | None = None) -> CallNext:
+    """One per route; `tenants` None where the policy caps none."""
+    order: list[Stage | None] = [
+        # 3. A number; every wait below looks at it.
+        deadline,
+        # 4. A runaway caller stops before anything is looked up or queued.
+        tenants,
+        # 5. idempotency: a known key is answered without any work.
+        # 6. response_cache: above quota, because a hit costs nothing.
+        # 7. single_flight: below the cache (only misses), above quota (followers are one call).
+        # 8. merging: many calls become one, which then falls back and retries as one.
+        # 9. fallback, the terminal: above retry and breaker, because every tier has its own.
+    ]
+    return _composed(order, tiers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +57,22 @@ class TargetStages:
     attempt: AttemptStage
 
 
-def target(stages: TargetStages, transport: CallNext) -> CallNext:
-    """One per tier and model."""
+def target(stages: TargetStages, transport: CallNext, *, context: ContextStage | None = None) -> CallNext:
+    """One per tier and model; `context` None where nobody says how long a prompt the model takes."""
     order: list[Stage | None] = [
-        # 10. Above the breaker: every attempt asks it again. Back-off holds nothing.
+        # 10. Above all attempts: a prompt that is too long now will be too long again.
+        context,
+        # 11. Above the breaker: every attempt asks it again. Back-off holds nothing.
         stages.retry,
-        # 11. Above admission: an open breaker answers before any wait; when it opens, waiters are released at once.
+        # 12. Above admission: an open breaker answers before any wait; when it opens, waiters are released at once.
         stages.breaker,
-        # 12. The only waiting room. A waiter holds nothing; on its turn it gets permit and key together.
+        # 13. The only waiting room. A waiter holds nothing; on its turn it gets permit and key together.
         stages.admission,
-        # 13. Limits that run from the wire on: waiting never eats the model's time.
+        # 14. Limits that run from the wire on: waiting never eats the model's time.
         stages.attempt,
     ]
-    return compose([stage for stage in order if stage is not None], transport)
+    return _composed(order, transport)
+
+
+def _composed(order: list[Stage | None], terminal: CallNext) -> CallNext:
+    return compose([stage for stage in order if stage is not None], terminal)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from proxy.decisions.breaker import Breaker
+from proxy.decisions.estimates import Estimates
 from proxy.decisions.observing import Tally
 from proxy.decisions.pace import Pace, PacedLimits
 from proxy.decisions.places import Places
@@ -25,6 +26,7 @@ from proxy.stage import CallNext
 from proxy.stages.admission import AdmissionStage, ObservingAdmissionStage
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage, ObservingBreakerStage
+from proxy.stages.context import ContextStage, ObservingContextStage
 from proxy.stages.retry import RetryStage
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
@@ -56,13 +58,22 @@ class Provider:
         """A tier names this model: it gets cores and a label of its own."""
         self._named.add(model)
 
+    @property
+    def named(self) -> frozenset[str]:
+        """The models that the policy names."""
+        return frozenset(self._named)
+
+    def estimates(self, model: str) -> Estimates:
+        """Returns how many tokens the calls of a model usually take; models that callers invent share those of one."""
+        return self._cores.kept("estimates", Estimates, self.label(model))
+
     def label(self, model: str) -> str:
         """Returns the model's name in metrics: its own where the policy names it."""
         return model if model in self._named or model == ANY_MODEL else OTHER
 
     def targets(self, parts: TierParts) -> ModelTargets:
         """Returns one tier's pipelines, by model."""
-        return ModelTargets(self, parts, named=frozenset(self._named))
+        return ModelTargets(self, parts, named=self.named)
 
     def pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
         """Builds the pipeline of one tier and model."""
@@ -88,7 +99,17 @@ class Provider:
                 paced=self._paced(model, parts),
             ),
         )
-        return pipeline.target(stages, self._transport)
+        return pipeline.target(stages, self._transport, context=self._context_stage(model, parts))
+
+    def _context_stage(self, model: str, parts: TierParts) -> ContextStage | None:
+        most = self.snapshot.model(model).context_tokens
+        if most is None:
+            return None
+        estimates = self.estimates(model)
+        if not parts.observes:
+            return ContextStage(most, model=model, estimates=estimates)
+        tally, clock = self._tally(), self._shop.clock
+        return ObservingContextStage(most, model=model, estimates=estimates, tally=tally, clock=clock)
 
     def _breaker_stage(self, breaker: Breaker, model: str, parts: TierParts) -> BreakerStage:
         clock = self._shop.clock

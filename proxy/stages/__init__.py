@@ -3,11 +3,13 @@
 | file | surrounds a call with |
 |---|---|
 | observation | facts, and one word to the observer at the end |
-| classification | the body read, the route found |
+| classification | the body read; route, tenant and class found |
 | deadline | the time by which the answer must have begun |
+| tenants | the caps of who asks, held to the last byte |
 | fallback | tiers, in their order |
 | spread | equals that stand in for each other within one tier |
 | tier | what one tier changes: provider, model, parameters |
+| context | the check that a prompt is not too long for a model |
 | retry | attempts of one tier |
 | breaker | leave to go, and the verdict at the end |
 | admission | the permit and the key; the only waiting room |

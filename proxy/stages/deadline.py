@@ -11,14 +11,19 @@ from proxy.stage import CallNext
 
 
 class DeadlineStage:
-    """Sets `exchange.deadline_at` from the route's `total` and what its tiers may wait."""
+    """Sets `exchange.deadline_at` from the route's `total` and what its tiers, or P2's class, allow for waiting.
 
-    __slots__ = ("_seconds",)
+    `waits` are the seconds of all tiers together, `idle_waits` those that a P2 call has instead.
+    """
 
-    def __init__(self, *, total: float, waits: float) -> None:
+    __slots__ = ("_idle_seconds", "_seconds")
+
+    def __init__(self, *, total: float, waits: float, idle_waits: float) -> None:
         self._seconds = deadline_at(0.0, total, waits)
+        self._idle_seconds = deadline_at(0.0, total, idle_waits)
 
     def __call__(self, exchange: Exchange, call_next: CallNext) -> Awaitable[Outcome]:
         """Sets the deadline and goes on."""
-        exchange.deadline_at = exchange.facts.arrived_at + self._seconds
+        facts = exchange.facts
+        exchange.deadline_at = facts.arrived_at + (self._seconds if facts.klass != "P2" else self._idle_seconds)
         return call_next(exchange)

@@ -25,6 +25,7 @@ ORDER = [
     "single_flight",
     "merging",
     "fallback",
+    "context",
     "retry",
     "breaker",
     "admission",
@@ -52,15 +53,17 @@ async def test_each_of_the_three_pipelines_enters_its_stages_in_the_order() -> N
         return answered()
 
     parts = {name: Named(name, entered) for name in ("retry", "breaker", "admission", "attempt")}
-    target = pipeline.target(pipeline.TargetStages(**parts), transport)  # type: ignore[arg-type]
-    route = pipeline.route(Named("deadline", entered), target)  # type: ignore[arg-type]
+    context, tenants = (Named(name, entered) for name in ("context", "tenants"))
+    target = pipeline.target(pipeline.TargetStages(**parts), transport, context=context)  # type: ignore[arg-type]
+    route = pipeline.route(Named("deadline", entered), target, tenants=tenants)  # type: ignore[arg-type]
     front = pipeline.front(Named("observation", entered), route)  # type: ignore[arg-type]
     await front(make_exchange())
-    assert entered == ["observation", "deadline", "retry", "breaker", "admission", "attempt", "transport"]
+    below = ["context", "retry", "breaker", "admission", "attempt", "transport"]
+    assert entered == ["observation", "deadline", "tenants", *below]
     assert [name for name in ORDER if name in entered] == entered[:-1]
 
 
-async def test_a_breaker_that_is_off_is_absent() -> None:
+async def test_what_is_off_is_absent() -> None:
     entered: list[str] = []
 
     async def transport(exchange: Exchange) -> Outcome:

@@ -134,7 +134,7 @@ class World:
             number = len(tiers) + 1
             tiers.append(PolicyAnswer(number=number, status=200, body=b'{"note":1}', clock=self.clock))
         fallback = FallbackTiers(tiers, retry=self.alpha.settings, clock=self.clock)
-        plan = make_plan(pipeline.route(DeadlineStage(total=600.0, waits=40.0), fallback))
+        plan = make_plan(pipeline.route(DeadlineStage(total=600.0, waits=40.0, idle_waits=600.0), fallback))
         observation = ObservationStage(self.observer, rescue=rescue, clock=self.clock)
         return pipeline.front(observation, Classification(Router([], by_provider={}, default=plan), self.bodies))
 
