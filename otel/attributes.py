@@ -65,6 +65,7 @@ EVENT_REFUSED: Final = "sponson.refused"
 EVENT_OBSERVED: Final = "sponson.observed"
 EVENT_RETRIED: Final = "sponson.retried"
 EVENT_FELL_BACK: Final = "sponson.fell_back"
+EVENT_SHARED: Final = "sponson.shared"
 
 HTTP_DURATION: Final = "http.server.request.duration"
 HTTP_ACTIVE: Final = "http.server.active_requests"

@@ -23,6 +23,7 @@ from proxy.observer import (
     ProcessEvent,
     Refused,
     Retried,
+    Shared,
     Waited,
 )
 from proxy.outcome import OutcomeKind
@@ -140,6 +141,8 @@ class Metrics:
                 case FellBack():
                     labels = str(event.from_tier), str(event.to_tier), event.after, event.reason or ""
                     number(a.FALLBACKS).at(facts.route, *labels).value += 1
+                case Shared():
+                    pass  # no attempt, no tokens: there is nothing of it to count
                 case _:
                     assert_never(event)
         if untold:

@@ -18,7 +18,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from otel import attributes as a
 from otel.verdicts import attempt_error, request_error
-from proxy.observer import ExchangeEvent, FellBack, Observed, ProcessEvent, Refused, Retried, Waited
+from proxy.observer import ExchangeEvent, FellBack, Observed, ProcessEvent, Refused, Retried, Shared, Waited
 
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts
@@ -225,5 +225,7 @@ def _told(event: ExchangeEvent) -> tuple[str, dict[str, Value]]:
                 a.OUTCOME: str(event.after),
                 a.REASON: str(event.reason or ""),
             }
+        case Shared():
+            return a.EVENT_SHARED, {a.RESULT: str(event.how)}
         case _:
             assert_never(event)

@@ -81,7 +81,25 @@ class FellBack:
     reason: Reason | None
 
 
-ExchangeEvent = Waited | Refused | Observed | Retried | FellBack
+class Sharing(StrEnum):
+    """How a request got the answer of a call that another one made."""
+
+    JOINED = "joined"
+    """That call was still under way."""
+    REPLAYED = "replayed"
+    """It had ended."""
+
+    __hash__ = str.__hash__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """A request makes no call of its own: another one with its key has made it."""
+
+    how: Sharing
+
+
+ExchangeEvent = Waited | Refused | Observed | Retried | FellBack | Shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,8 @@ from proxy.observer import (
     PolicyRejected,
     Refused,
     Retried,
+    Shared,
+    Sharing,
     Waited,
     Would,
 )
@@ -138,6 +140,7 @@ def test_events_of_a_request(metrics: Metrics) -> None:
         FellBack(from_tier=1, to_tier=2, after=OutcomeKind.REFUSED, reason=Reason.QUEUE_TIMEOUT),
         Retried(provider="beta", tier=2, after=OutcomeKind.UPSTREAM_ERROR, delay=0.1, other_key=False),
         Retried(provider="beta", tier=2, after=OutcomeKind.RATE_LIMITED, delay=0.0, other_key=True),
+        Shared(how=Sharing.JOINED),
     ]
     metrics.ended(an_exchange(an_attempt(), events=[(ARRIVED_AT, event) for event in events]))
     assert found(metrics, a.QUEUE_WAIT) == [(("alpha", "P1", "permit"), (1, 0.2))]

@@ -11,7 +11,7 @@ from opentelemetry.trace.status import StatusCode
 
 from otel.spans import Spans
 from proxy.exchange import Exchange
-from proxy.observer import FellBack, Observed, PolicyLoaded, Refused, Retried, Waited, Would
+from proxy.observer import FellBack, Observed, PolicyLoaded, Refused, Retried, Shared, Sharing, Waited, Would
 from proxy.outcome import OutcomeKind, Reason
 from tests.otel.ended import ARRIVED_AT, ARRIVED_NS, TRACE_ID, a_trace, an_attempt, an_exchange
 
@@ -159,6 +159,7 @@ def test_events_stand_on_the_server_span_at_their_times() -> None:
             Retried(provider="beta", tier=2, after=OutcomeKind.UPSTREAM_ERROR, delay=0.5, other_key=False),
         ),
         (ARRIVED_AT + 0.09, Observed(provider="beta", tier=2, would=Would.QUEUE_FULL)),
+        (ARRIVED_AT + 0.10, Shared(how=Sharing.REPLAYED)),
     ]
     server, _ = spans_of(an_exchange(an_attempt(), events=events))
     assert [event.name for event in server.events] == [
@@ -167,6 +168,7 @@ def test_events_stand_on_the_server_span_at_their_times() -> None:
         "sponson.fell_back",
         "sponson.retried",
         "sponson.observed",
+        "sponson.shared",
     ]
     assert server.events[0].timestamp == pytest.approx(ARRIVED_NS + 50_000_000, abs=1000)
     assert dict(server.events[1].attributes or {}) == {
