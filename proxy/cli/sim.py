@@ -10,13 +10,16 @@ _HELP = """Run simulated model providers, OpenAI and Anthropic shaped, that fail
 
 Answers are invented and deterministic by seed. GET /sim/requests shows what really arrived, GET /sim/stats
 counts it, POST /sim/faults replaces the faults. A fault names one kind (status=503, reset, silence, cut=3,
-error-in-200, drip=20ms, slow=2s, refuse) and whom it meets (from=, to=, rate=, model=, key=, first=, every=,
+error-in-200, drip=20ms, slow=2s, refuse, lost) and whom it meets (from=, to=, rate=, model=, key=, first=, every=,
 provider=), for example:
 
 \b
   sponson sim --listen alpha=127.0.0.1:9001 --listen beta=127.0.0.1:9002 \\
     --latency lognormal:300ms,0.5 --tokens-per-second 50 \\
     --fault "status=503,provider=alpha,from=10s,to=20s" --fault "slow=2s,rate=5%"
+
+\b
+  sponson sim --api-key sk-1 --api-key sk-2 --key-rpm 60 --key-tpm 100000 --deduplicate --fault "lost,rate=5%"
 """
 
 _OPTIONS = (
@@ -86,6 +89,70 @@ _OPTIONS = (
         multiple=True,
         metavar="KEY",
         help="A key to accept, again for each; others get 401. Without it every caller is accepted.",
+    ),
+    click.option(
+        "--rpm",
+        type=float,
+        default=None,
+        metavar="N",
+        help="Requests per minute of the account, all keys together; more get 429. Without it: any number.",
+    ),
+    click.option(
+        "--tpm",
+        type=float,
+        default=None,
+        metavar="N",
+        help="Tokens per minute of the account.",
+    ),
+    click.option(
+        "--key-rpm",
+        type=float,
+        default=None,
+        metavar="N",
+        help="Requests per minute of each key.",
+    ),
+    click.option(
+        "--key-tpm",
+        type=float,
+        default=None,
+        metavar="N",
+        help="Tokens per minute of each key.",
+    ),
+    click.option(
+        "--count-tokens",
+        type=click.Choice(["arrival", "used"]),
+        default="arrival",
+        help="When tokens count: prompt and max_tokens at arrival, or the prompt then and the answer as produced.",
+    ),
+    click.option(
+        "--refill",
+        type=click.Choice(["continuous", "window"]),
+        default="continuous",
+        help="How limits fill again: as time passes, or at once when a window ends.",
+    ),
+    click.option(
+        "--window",
+        default="60s",
+        metavar="DURATION",
+        help="So much of a rate can be used at once.",
+    ),
+    click.option(
+        "--idempotency-header",
+        default="idempotency-key",
+        metavar="NAME",
+        help="The header whose value /sim/requests and the counts of executions go by.",
+    ),
+    click.option(
+        "--deduplicate",
+        is_flag=True,
+        help="Answer a request whose idempotency key was executed with the answer of then, without executing it.",
+    ),
+    click.option(
+        "--conflict-status",
+        type=int,
+        default=409,
+        metavar="409|422",
+        help="Status of a request with a used idempotency key and another body.",
     ),
     click.option(
         "--model",

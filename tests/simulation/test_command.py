@@ -30,8 +30,8 @@ def test_every_setting_has_a_flag_with_the_same_default_and_a_help_text() -> Non
     settings = next(iter(build_group(**given).providers.values())).settings  # type: ignore[arg-type]
     assert settings == SimulatorSettings(port=9001)
     fields = {field.name for field in dataclasses.fields(SimulatorSettings)}
-    renamed = {"listen", "keepalive", "control"}
-    assert set(given) - renamed == fields - {"name", "host", "port", "keepalive_seconds"}
+    renamed = {"listen", "keepalive", "control", "window"}
+    assert set(given) - renamed == fields - {"name", "host", "port", "keepalive_seconds", "window_seconds"}
     assert all(getattr(parameter, "help", None) for parameter in command.params)
 
 
@@ -46,6 +46,14 @@ def test_every_setting_has_a_flag_with_the_same_default_and_a_help_text() -> Non
         (["--queue", "3"], "queue needs concurrency"),
         (["--queue-full-status", "500"], "must be 503 or 429"),
         (["--answer", "sing"], "sing"),
+        (["--rpm", "0"], "rpm must be above 0"),
+        (["--key-tpm", "inf"], "key_tpm must be above 0 and finite"),
+        (["--tpm", "many"], "'many' is not"),
+        (["--window", "soon"], "--window: 'soon' is not"),
+        (["--window", "0"], "window_seconds must lie"),
+        (["--rpm", "6", "--refill", "window", "--window", "1s"], "less than one fits"),
+        (["--count-tokens", "never"], "never"),
+        (["--conflict-status", "400"], "must be 409 or 422"),
         (["--unknown"], "No such option"),
     ],
 )

@@ -15,8 +15,16 @@ anthropic    the same in Anthropic's shape
 dialect      which of the two a path speaks
 compose      from an Ask to the body or the events of its answer
 
+allowance    one rate: what is left of it, and when more fits
+limits       requests and tokens per minute, of the account and of each key
+limit_headers  what callers are told of them: headers, and the 429
+executions   what was executed, by idempotency key and by body
+metering     one call against the limits and against what was executed before
+tally        what was counted of that
+
 capacity     the concurrency limit and the queue before it
 ledger       what was received and how it ended; counts
+reading      what a request says before its body is understood
 bending      what a fault makes of a body or a stream before it is sent
 delivery     bytes to the socket: whole, in events, dripping, cut, reset
 service      the life of one request
@@ -29,9 +37,11 @@ launch       the process of `sponson sim`: addresses, event loop, signals
 
 from __future__ import annotations
 
+from proxy.simulation.provider.allowance import Refill
 from proxy.simulation.provider.faults import Fault
 from proxy.simulation.provider.grammar import FaultError, parse_fault
 from proxy.simulation.provider.latency import Latency
+from proxy.simulation.provider.limits import TokenRule
 from proxy.simulation.provider.settings import SettingsError, SimulatorSettings
 from proxy.simulation.provider.simulator import ProviderSimulator
 
@@ -43,4 +53,6 @@ __all__ = [
     "FaultError",
     "parse_fault",
     "Latency",
+    "Refill",
+    "TokenRule",
 ]

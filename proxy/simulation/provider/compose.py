@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -27,6 +28,25 @@ def compose(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number
         complete=all(limit is None or len(tokens) <= limit for tokens in full),
         input_tokens=ask.input_tokens,
     )
+
+
+def output_tokens(ask: Ask, settings: SimulatorSettings) -> int:
+    """Returns how many tokens the answer to a chat, completion or message has; 0 for vectors."""
+    if ask.endpoint is Endpoint.EMBEDDINGS:
+        return 0
+    most = math.inf if ask.max_tokens is None else ask.max_tokens
+    return ask.choices * sum(int(min(_length(text, settings), most)) for text in ask.texts)
+
+
+def most_output_tokens(ask: Ask, settings: SimulatorSettings) -> int:
+    """Returns what the caller allows the answer to have; without a maximum, what it will have."""
+    if ask.max_tokens is None or ask.endpoint is Endpoint.EMBEDDINGS:
+        return output_tokens(ask, settings)
+    return ask.choices * len(ask.texts) * ask.max_tokens
+
+
+def _length(text: str, settings: SimulatorSettings) -> int:
+    return len(echo(text)) if settings.answer is AnswerStyle.ECHO else settings.output_tokens
 
 
 def _tokens(text: str, settings: SimulatorSettings, rng: random.Random) -> tuple[str, ...]:

@@ -19,12 +19,13 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """An error answer before it has a shape; `code` replaces the one that belongs to the status."""
+    """An error answer before it has a shape; `code` and OpenAI's `kind` replace those that belong to the status."""
 
     status: int
     message: str
     code: str | None = None
     param: str | None = None
+    kind: str | None = None
 
 
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
@@ -38,7 +39,7 @@ def error_body(dialect: Dialect, problem: Problem, *, request_id: str) -> dict[s
     """Returns the JSON body of an error."""
     if dialect is Dialect.ANTHROPIC:
         return anthropic.error(problem.status, problem.message, code=problem.code, request_id=request_id)
-    return openai.error(problem.status, problem.message, code=problem.code, param=problem.param)
+    return openai.error(problem.status, problem.message, code=problem.code, param=problem.param, kind=problem.kind)
 
 
 def request_id_header(dialect: Dialect) -> str:

@@ -18,6 +18,7 @@ class FaultKind(StrEnum):
     DRIP = "drip"
     SLOW = "slow"
     REFUSE = "refuse"
+    LOST = "lost"
 
 
 class CutBy(StrEnum):

@@ -26,7 +26,7 @@ _SELECTORS = frozenset({"from", "to", "provider", "model", "key", "first", "ever
 _REFUSE_SELECTORS = frozenset({"from", "to", "provider"})
 _KINDS = frozenset(kind.value for kind in FaultKind)
 _KNOWN = sorted(_KINDS | _SELECTORS | frozenset().union(*_OPTIONS.values()))
-_BARE = frozenset({FaultKind.RESET, FaultKind.SILENCE, FaultKind.REFUSE})
+_BARE = frozenset({FaultKind.RESET, FaultKind.SILENCE, FaultKind.REFUSE, FaultKind.LOST})
 
 
 class FaultError(ValueError):

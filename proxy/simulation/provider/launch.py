@@ -9,10 +9,12 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from proxy.simulation.provider.allowance import Refill
 from proxy.simulation.provider.durations import parse_duration
 from proxy.simulation.provider.grammar import parse_fault
 from proxy.simulation.provider.group import SimulatorGroup
 from proxy.simulation.provider.latency import parse_latency
+from proxy.simulation.provider.limits import TokenRule
 from proxy.simulation.provider.settings import AnswerStyle, SettingsError, SimulatorSettings
 
 
@@ -52,13 +54,23 @@ def build_group(
         rest["latency"] = parse_latency(latency)
     with _flag("--keepalive"):
         rest["keepalive_seconds"] = parse_duration(keepalive)
+    with _flag("--window"):
+        rest["window_seconds"] = parse_duration(rest.pop("window"))
     read = []
     for text in faults:
         with _flag(f"--fault {text!r}"):
             read.append(parse_fault(text))
-    common = SimulatorSettings(**{**rest, "faults": tuple(read), "answer": AnswerStyle(rest["answer"])})
+    common = SimulatorSettings(**{**rest, **_chosen(rest), "faults": tuple(read)})
     settings = [replace(common, name=name, host=host, port=port) for name, host, port in places]
     return SimulatorGroup(settings, control=control_at)
+
+
+def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "answer": AnswerStyle(flags["answer"]),
+        "count_tokens": TokenRule(flags["count_tokens"]),
+        "refill": Refill(flags["refill"]),
+    }
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from proxy.simulation.provider.tally import KeyCounts, Tally
+
 RING = 1000
 BODY_START = 1024
 
@@ -26,7 +28,11 @@ class Ending(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Received:
-    """One request as it came; `headers` keep order and case, `at_seconds` counts from the start."""
+    """One request as it came; `headers` keep order and case, `at_seconds` counts from the start.
+
+    `execution` is 0 where no model did the work, else the how manyth execution it was of its idempotency key, or of
+    its body where it has no key; `replayed` was answered from an earlier one. `tokens` were counted for it.
+    """
 
     number: int
     method: str
@@ -41,6 +47,10 @@ class Received:
     stream: bool = False
     fault: str | None = None
     status: int | None = None
+    tokens: int = 0
+    idempotency_key: str | None = None
+    execution: int = 0
+    replayed: bool = False
     ended: Ending = Ending.OPEN
     ended_after_seconds: float | None = None
 
@@ -61,7 +71,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Counts since the start or the last reset; `in_flight` are being served, `queued` wait for a place."""
+    """Counts since the start or the last reset; `in_flight` are being served, `queued` wait for a place.
+
+    `allowed_tokens`: what the tokens per minute allow in that time, None without such a limit; `refusals`: by rate
+    limits. `duplicates`: executions of an idempotency key that had been executed before; `repeated_bodies`: the same
+    of an equal body, whatever its key. `replays` and `conflicts` met the answer, or the other body, of their key.
+    """
 
     received: int
     in_flight: int
@@ -72,13 +87,23 @@ class Stats:
     by_model: dict[str, int] = field(default_factory=dict)
     by_ending: dict[str, int] = field(default_factory=dict)
     by_fault: dict[str, int] = field(default_factory=dict)
+    allowed_tokens: float | None = None
+    counted_tokens: int = 0
+    refusals: int = 0
+    by_key: dict[str, KeyCounts] = field(default_factory=dict)
+    executions: int = 0
+    duplicates: int = 0
+    repeated_bodies: int = 0
+    replays: int = 0
+    conflicts: int = 0
 
 
 class Ledger:
-    """Keeps the last 1000 requests and counts all; `queued` asks the capacity how many wait."""
+    """Keeps the last 1000 requests and counts all; `queued` asks the capacity how many wait, `tally` counts work."""
 
-    def __init__(self, *, now: Callable[[], float], queued: Callable[[], int]) -> None:
+    def __init__(self, *, now: Callable[[], float], queued: Callable[[], int], tally: Tally) -> None:
         self._now = now
+        self._tally = tally
         self._started_at = now()
         self._queued = queued
         self._ring: deque[Received] = deque(maxlen=RING)
@@ -148,9 +173,11 @@ class Ledger:
             by_model=dict(self._by_model),
             by_ending=dict(self._by_ending),
             by_fault=dict(self._by_fault),
+            **self._tally.counts(self._now()),
         )
 
     def reset(self) -> None:
         """Forgets counts and requests; what is open goes on and counts when it ends."""
         self._ring.clear()
+        self._tally.reset(self._now())
         self._zero()

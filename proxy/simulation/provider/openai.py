@@ -25,11 +25,13 @@ _TYPES = {
 }
 
 
-def error(status: int, message: str, *, code: str | None = None, param: str | None = None) -> dict[str, Any]:
-    """Returns the body of an error answer; type and code follow the status, `code` replaces the latter."""
+def error(
+    status: int, message: str, *, code: str | None = None, param: str | None = None, kind: str | None = None
+) -> dict[str, Any]:
+    """Returns the body of an error answer; type and code follow the status unless `kind` and `code` are given."""
     default = ("invalid_request_error", None) if status < 500 else ("server_error", None)
-    kind, usual = _TYPES.get(status, default)
-    return {"error": {"message": message, "type": kind, "param": param, "code": code or usual}}
+    type_, usual = _TYPES.get(status, default)
+    return {"error": {"message": message, "type": kind or type_, "param": param, "code": code or usual}}
 
 
 def body(ask: Ask, answer: Answer) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def _form(form: RetryForm, seconds: float, dialect: Dialect, wall: datetime) -> 
         case RetryForm.FRACTION:
             return [("retry-after", f"{seconds:.3f}")]
         case RetryForm.DATE:
-            return [("retry-after", format_datetime(_ceil(wall + timedelta(seconds=seconds)), usegmt=True))]
+            return [("retry-after", format_datetime(rounded_up(wall + timedelta(seconds=seconds)), usegmt=True))]
         case RetryForm.MS:
             return [("retry-after-ms", str(math.ceil(seconds * 1000)))]
         case RetryForm.RESET:
@@ -39,7 +39,7 @@ def _form(form: RetryForm, seconds: float, dialect: Dialect, wall: datetime) -> 
 def _reset(seconds: float, dialect: Dialect, wall: datetime) -> list[tuple[str, str]]:
     if dialect is Dialect.OPENAI:
         return _openai_reset(go_duration(seconds))
-    at = _ceil(wall + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = rounded_up(wall + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     prefix = "anthropic-ratelimit-requests"
     return [(f"{prefix}-limit", "60"), (f"{prefix}-remaining", "0"), (f"{prefix}-reset", at)]
 
@@ -52,6 +52,7 @@ def _openai_reset(reset: str) -> list[tuple[str, str]]:
     ]
 
 
-def _ceil(moment: datetime) -> datetime:
+def rounded_up(moment: datetime) -> datetime:
+    """Returns the next whole second: callers that come back then are never too early."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)

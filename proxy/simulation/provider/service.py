@@ -1,11 +1,11 @@
-"""The life of one request: received, checked, met by a fault or given a place, answered."""
+"""The life of one request: received, checked, met by a fault or let in and given a place, answered."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,32 +14,35 @@ from aiohttp import web
 
 from proxy.simulation.provider import anthropic, compose, openai
 from proxy.simulation.provider.answers import Event
-from proxy.simulation.provider.asks import Ask, BadAsk, Endpoint, decoded, read_ask
+from proxy.simulation.provider.asks import Ask, BadAsk
 from proxy.simulation.provider.capacity import Capacity
-from proxy.simulation.provider.delivery import Delivery, reset
+from proxy.simulation.provider.delivery import Delivery, Headers, reset
 from proxy.simulation.provider.dialect import Dialect, Problem, dialect_of, error_body, request_id_header
 from proxy.simulation.provider.faults import Fault, FaultKind, Plan
 from proxy.simulation.provider.grammar import HEADER, FaultError, parse_header
 from proxy.simulation.provider.ledger import Ending, Ledger, Received
+from proxy.simulation.provider.limit_headers import limit_headers, limit_problem, wait_headers
+from proxy.simulation.provider.metering import Meter, Work
+from proxy.simulation.provider.reading import ask_of, key_of, misplaced, peer_of
 from proxy.simulation.provider.retry_after import retry_headers
 from proxy.simulation.provider.schedule import FaultSchedule, combine
 from proxy.simulation.provider.settings import SimulatorSettings
 
-_ENDPOINTS = {endpoint.value: endpoint for endpoint in Endpoint}
-_MODELS = "/v1/models"
 _WITHOUT_SERVICE = (FaultKind.STATUS, FaultKind.RESET, FaultKind.SILENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request whose body has come, with the random numbers that are its own."""
+    """A request whose body has come, with the random numbers that are its own; `work` once it may reach a model."""
 
     request: web.Request
     seen: Received
     dialect: Dialect
     key: str | None
+    seed: int
     rng: random.Random
     id: str
+    work: Work | None = None
 
 
 class Service:
@@ -60,7 +63,8 @@ class Service:
         self._wall = wall or (lambda: datetime.now(UTC))
         self._rng = random.Random(f"{settings.seed}/{settings.name}")
         self._capacity = Capacity(settings.concurrency, settings.queue)
-        self.ledger = Ledger(now=now, queued=lambda: self._capacity.queued)
+        self._meter = Meter(settings, now())
+        self.ledger = Ledger(now=now, queued=lambda: self._capacity.queued, tally=self._meter.tally)
         self.schedule = FaultSchedule((), provider=settings.name, set_at=now())
         self.set_faults(settings.faults)
         self.busy: set[object] = set()
@@ -79,7 +83,7 @@ class Service:
             method=request.method,
             target=request.raw_path,
             headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers),
-            peer=_peer(request),
+            peer=peer_of(request),
         )
         self.busy.add(request.protocol)
         try:
@@ -103,10 +107,10 @@ class Service:
         call = self._call(request, seen)
         if self._settings.api_keys and call.key not in self._settings.api_keys:
             return await self._problem(call, Problem(status=401, message="Incorrect API key provided."))
-        if (problem := _misplaced(request)) is not None:
+        if (problem := misplaced(request)) is not None:
             return await self._problem(call, problem)
         try:
-            ask = _ask(request, raw)
+            ask = ask_of(request, raw)
             plan = self._plan(call, ask)
         except (BadAsk, FaultError) as error:
             param = error.param if isinstance(error, BadAsk) else None
@@ -116,15 +120,21 @@ class Service:
         seen.fault = plan.name
         if plan.fault is not None and plan.fault.kind in _WITHOUT_SERVICE:
             return await self._fail(call, plan, plan.fault)
-        return await self._in_a_place(call, ask, plan)
+        work = self._meter.work(seen, ask, key=call.key)
+        if work is None:
+            return await self._in_a_place(call, ask, plan)
+        return await self._let_in(replace(call, work=work), work, ask, plan)
 
     def _call(self, request: web.Request, seen: Received) -> Call:
-        rng = random.Random(self._rng.getrandbits(64))
+        seed = self._rng.getrandbits(64)
+        rng = random.Random(seed)
+        seen.idempotency_key = request.headers.get(self._settings.idempotency_header)
         return Call(
             request=request,
             seen=seen,
             dialect=dialect_of(request.path, request.headers),
-            key=_key(request),
+            key=key_of(request),
+            seed=seed,
             rng=rng,
             id=f"req_{rng.getrandbits(96):024x}",
         )
@@ -144,14 +154,30 @@ class Service:
             if fault.kind is FaultKind.SILENCE:
                 await asyncio.get_running_loop().create_future()
             if fault.kind is FaultKind.RESET:
-                call.seen.ended = Ending.RESET
-                reset(call.request)
-                return web.Response()
+                return self._reset(call)
             message = f"simulated status {fault.status}"
             problem = Problem(status=fault.status, message=message, code=fault.code)
             return await self._problem(call, problem, plan)
         finally:
             self.ledger.serving_ends()
+
+    async def _let_in(self, call: Call, work: Work, ask: Ask | None, plan: Plan) -> web.StreamResponse:
+        """Lets a call reach the model if the limits allow it and its idempotency key is not answered or taken."""
+        if self._meter.conflicts(work):
+            message = "This idempotency key was used with a different request."
+            problem = Problem(status=self._settings.conflict_status, message=message, code="idempotency_conflict")
+            return await self._problem(call, problem)
+        if self._meter.answered(work):
+            return await self._answer(call, ask, plan)
+        refusal = self._meter.arrive(work, self._now())
+        if refusal is not None:
+            problem = limit_problem(refusal, call.dialect, call.seen.model or "")
+            return await self._problem(call, problem, headers=wait_headers(refusal, call.dialect))
+        self._meter.begin(work, seed=call.seed)
+        try:
+            return await self._in_a_place(call, ask, plan)
+        finally:
+            self._meter.end(work)
 
     async def _in_a_place(self, call: Call, ask: Ask | None, plan: Plan) -> web.StreamResponse:
         if self._capacity.full:
@@ -169,16 +195,25 @@ class Service:
             self._capacity.give()
 
     async def _answer(self, call: Call, ask: Ask | None, plan: Plan) -> web.StreamResponse:
-        delivery = self._delivery(call, plan)
         error = self._error_in_200(call, plan.fault)
+        if call.work is not None and error is None:
+            self._meter.execute(call.work, self._now())
+        if plan.fault is not None and plan.fault.kind is FaultKind.LOST:
+            return self._reset(call)
+        delivery = self._delivery(call, plan)
         if ask is None:
             return await delivery.whole(200, orjson.dumps(error or self._models(call)))
-        number = call.seen.number
+        rng, number = self._meter.source(call.work, call.rng, call.seen.number)
         if ask.stream:
-            events = compose.events(ask, self._settings, rng=call.rng, number=number)
+            events = compose.events(ask, self._settings, rng=rng, number=number)
             return await delivery.stream(events, _error_event(call.dialect, error or {}))
-        body = error or compose.body(ask, self._settings, rng=call.rng, number=number)
+        body = error or compose.body(ask, self._settings, rng=rng, number=number)
         return await delivery.whole(200, orjson.dumps(body))
+
+    def _reset(self, call: Call) -> web.Response:
+        call.seen.ended = Ending.RESET
+        reset(call.request)
+        return web.Response()
 
     def _error_in_200(self, call: Call, fault: Fault | None) -> dict[str, Any] | None:
         if fault is None or fault.kind is not FaultKind.ERROR_IN_200:
@@ -198,47 +233,33 @@ class Service:
         return Delivery(
             request=call.request,
             seen=call.seen,
-            headers=[(request_id_header(call.dialect), call.id), ("x-sim-provider", self._settings.name)],
+            headers=[
+                (request_id_header(call.dialect), call.id),
+                ("x-sim-provider", self._settings.name),
+                *self._told(call),
+            ],
             drip_seconds=plan.drip_seconds,
             event_seconds=1 / rate if rate else 0.0,
             fault=plan.fault,
         )
 
-    async def _problem(self, call: Call, problem: Problem, plan: Plan | None = None) -> web.StreamResponse:
+    def _told(self, call: Call) -> Headers:
+        """Returns what the caller is told beside the answer: its rate limits, and that it is an earlier answer."""
+        if call.work is None:
+            return []
+        replayed = [("idempotent-replayed", "true")] if call.seen.replayed else []
+        standing = self._meter.standing(call.work, self._now())
+        return [*limit_headers(standing, dialect=call.dialect, wall=self._wall()), *replayed]
+
+    async def _problem(
+        self, call: Call, problem: Problem, plan: Plan | None = None, *, headers: Headers | None = None
+    ) -> web.StreamResponse:
         plan = plan or Plan()
         hint = plan.fault.retry if plan.fault is not None else None
-        headers = retry_headers(hint, dialect=call.dialect, wall=self._wall()) if hint is not None else []
+        if hint is not None:
+            headers = retry_headers(hint, dialect=call.dialect, wall=self._wall())
         body = orjson.dumps(error_body(call.dialect, problem, request_id=call.id))
-        return await self._delivery(call, plan).whole(problem.status, body, headers)
-
-
-def _ask(request: web.Request, raw: bytes) -> Ask | None:
-    if request.path == _MODELS:
-        return None
-    return read_ask(_ENDPOINTS[request.path], decoded(raw, request.headers.get("content-encoding")))
-
-
-def _misplaced(request: web.Request) -> Problem | None:
-    method = "GET" if request.path == _MODELS else "POST"
-    if request.path != _MODELS and request.path not in _ENDPOINTS:
-        message = f"Invalid URL ({request.method} {request.path})"
-        return Problem(status=404, message=message, code="unknown_url")
-    if request.method != method:
-        return Problem(status=405, message=f"Not allowed to {request.method} on {request.path}")
-    return None
-
-
-def _key(request: web.Request) -> str | None:
-    headers = request.headers
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token:
-        return token.strip()
-    return headers.get("x-api-key") or headers.get("api-key")
-
-
-def _peer(request: web.Request) -> str:
-    name = request.transport.get_extra_info("peername") if request.transport is not None else None
-    return f"{name[0]}:{name[1]}" if name else ""
+        return await self._delivery(call, plan).whole(problem.status, body, headers or [])
 
 
 def _error_event(dialect: Dialect, body: dict[str, Any]) -> Event:

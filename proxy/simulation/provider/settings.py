@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from proxy.simulation.provider.allowance import MINUTE, Refill
 from proxy.simulation.provider.faults import Fault
 from proxy.simulation.provider.latency import Latency
+from proxy.simulation.provider.limits import LimitSettings, Rates, TokenRule
+
+_RATES = ("rpm", "tpm", "key_rpm", "key_tpm")
 
 
 class SettingsError(ValueError):
@@ -25,7 +30,9 @@ class SimulatorSettings:
     """One provider. Durations are seconds; `None` means without limit; port 0 takes a free one.
 
     `tokens_per_second` paces streams (0 sends at once); `queue` counts requests that may wait for one of the
-    `concurrency` places; `api_keys` empty accepts every caller. Raises SettingsError.
+    `concurrency` places; `api_keys` empty accepts every caller. `rpm` and `tpm` limit the whole account, `key_rpm` and
+    `key_tpm` each key, and a window of `window_seconds` holds what can be used at once. With `deduplicate` a request
+    whose key in `idempotency_header` was executed gets that answer again. Raises SettingsError.
     """
 
     name: str = "sim"
@@ -39,6 +46,16 @@ class SimulatorSettings:
     queue: int | None = None
     queue_full_status: int = 503
     api_keys: tuple[str, ...] = ()
+    rpm: float | None = None
+    tpm: float | None = None
+    key_rpm: float | None = None
+    key_tpm: float | None = None
+    count_tokens: TokenRule = TokenRule.ARRIVAL
+    refill: Refill = Refill.CONTINUOUS
+    window_seconds: float = MINUTE
+    idempotency_header: str = "idempotency-key"
+    deduplicate: bool = False
+    conflict_status: int = 409
     models: tuple[str, ...] = ("sim-chat", "sim-embed")
     embedding_dimensions: int = 64
     keepalive_seconds: float = 75.0
@@ -59,9 +76,39 @@ class SimulatorSettings:
             ),
             (self.queue_full_status in (429, 503), "queue_full_status must be 503 or 429"),
             (all(self.api_keys), "api_keys must not be empty texts"),
+            *((_positive(getattr(self, name)), f"{name} must be above 0 and finite") for name in _RATES),
+            (0 < self.window_seconds <= 86400, "window_seconds must lie above 0 and at most a day"),
+            (self._windows_hold_one(), "window_seconds is too short: less than one fits into a window"),
+            (bool(self.idempotency_header.strip()), "idempotency_header must be the name of a header"),
+            (self.conflict_status in (409, 422), "conflict_status must be 409 or 422"),
             (1 <= self.embedding_dimensions <= 65536, "embedding_dimensions must lie between 1 and 65536"),
             (self.keepalive_seconds >= 0, "keepalive_seconds must not be negative"),
         )
         for holds, message in checks:
             if not holds:
                 raise SettingsError(message)
+
+    def _windows_hold_one(self) -> bool:
+        rates = [rate for name in _RATES if (rate := getattr(self, name)) is not None]
+        return self.refill is Refill.CONTINUOUS or all(rate * self.window_seconds >= MINUTE for rate in rates)
+
+    @property
+    def limits(self) -> LimitSettings:
+        """The rate limits."""
+        return LimitSettings(
+            account=Rates(rpm=self.rpm, tpm=self.tpm),
+            key=Rates(rpm=self.key_rpm, tpm=self.key_tpm),
+            refill=self.refill,
+            window=self.window_seconds,
+        )
+
+    @property
+    def granted_tpm(self) -> float | None:
+        """Tokens per minute of all keys together; None without a limit, or where any number of keys is accepted."""
+        of_keys = None if self.key_tpm is None or not self.api_keys else self.key_tpm * len(set(self.api_keys))
+        known = [tpm for tpm in (self.tpm, of_keys) if tpm is not None]
+        return min(known, default=None)
+
+
+def _positive(rate: float | None) -> bool:
+    return rate is None or 0 < rate < math.inf

@@ -22,6 +22,7 @@ def test_a_status_in_a_time_window() -> None:
     [
         ("reset", Fault(kind=FaultKind.RESET)),
         ("silence,rate=10%", Fault(kind=FaultKind.SILENCE, select=Selector(rate=0.1))),
+        ("lost,rate=5%", Fault(kind=FaultKind.LOST, select=Selector(rate=0.05))),
         ("cut=3,by=reset", Fault(kind=FaultKind.CUT, events=3, by=CutBy.RESET)),
         ("error_in_200=after", Fault(kind=FaultKind.ERROR_IN_200, place=Place.AFTER)),
         ("error-in-200", Fault(kind=FaultKind.ERROR_IN_200)),

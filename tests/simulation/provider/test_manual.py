@@ -18,7 +18,7 @@ def test_its_faults_are_read() -> None:
     scripts = re.findall(r'--fault "([^"]+)"', MANUAL)
     headers = re.findall(r"x-sim-fault: ([^']+)'", MANUAL)
     lists = re.findall(r"/sim/faults -d '([^']+)'", MANUAL)
-    assert (len(scripts), len(headers), len(lists)) == (9, 3, 1)
+    assert (len(scripts), len(headers), len(lists)) == (11, 3, 1)
     faults = [*map(parse_fault, scripts), *map(parse_header, headers), *parse_json(json.loads(lists[0]))]
     assert {fault.kind for fault in faults} >= set(FaultKind) - {FaultKind.DRIP}
 

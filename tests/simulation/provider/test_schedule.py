@@ -84,6 +84,6 @@ def test_a_refusal_has_changed_at_the_edge_that_was_announced(set_at: float, beg
 
 
 def test_every_kind_but_refuse_can_be_planned() -> None:
-    texts = ("status=500", "reset", "silence", "cut=1", "error-in-200", "drip=1s", "slow=1s")
+    texts = ("status=500", "reset", "silence", "cut=1", "error-in-200", "drip=1s", "slow=1s", "lost")
     named = {schedule(text).plan(now=100, model=None, key=None, rng=random.Random(0)).name for text in texts}
     assert named == {kind.value for kind in FaultKind} - {"refuse"}

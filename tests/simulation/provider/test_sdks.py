@@ -101,3 +101,22 @@ async def test_anthropic_errors_are_understood(anthropic_client: anthropic.Async
     ) as stream:
         with pytest.raises(anthropic.APIStatusError):
             await stream.get_final_message()
+
+
+async def test_a_rate_limit_is_one_to_both_clients_and_openais_waits_as_long_as_it_is_told() -> None:
+    limited = SimulatorSettings(rpm=600, window_seconds=0.1)
+    messages: list[anthropic.types.MessageParam] = [{"role": "user", "content": "x"}]
+    async with ProviderSimulator(SimulatorSettings(rpm=1)) as sim:
+        async with openai.AsyncOpenAI(base_url=f"{sim.base_url}/v1", api_key="k", max_retries=0) as client:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+            with pytest.raises(openai.RateLimitError, match="requests per min"):
+                await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+        async with anthropic.AsyncAnthropic(base_url=sim.base_url, api_key="k", max_retries=0) as other:
+            with pytest.raises(anthropic.RateLimitError, match="1 requests per minute"):
+                await other.messages.create(model="m", max_tokens=5, messages=messages)
+    async with (
+        ProviderSimulator(limited) as sim,
+        openai.AsyncOpenAI(base_url=f"{sim.base_url}/v1", api_key="k", max_retries=2) as client,
+    ):
+        for _ in range(3):
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
