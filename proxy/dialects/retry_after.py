@@ -52,13 +52,19 @@ _NONE_LEFT: Final = re.compile(r"(?:^|[;,\s])r(?:emaining)?=0(?=[;,\s]|$)", re.A
 _DRAFT_RESET: Final = re.compile(r"(?:^|[;,\s])(?:t|reset)=(\d{1,15})(?=[;,\s]|$)", re.ASCII)
 
 
-def retry_after_seconds(fields: Mapping[str, str], *, wall_seconds: float) -> float | None:
-    """Returns the seconds to wait, from now, at most a day; None when the headers do not say.
+def retry_after_seconds(
+    fields: Mapping[str, str], *, wall_seconds: float, in_body: float | None = None, limited: bool = True
+) -> float | None:
+    """Returns the seconds to wait, from now, at most a day; None when the answer does not say.
 
-    `fields` is case-insensitive (or in lower case), first values; `wall_seconds` is the unix time now.
+    `fields` is case-insensitive (or in lower case), first values; `wall_seconds` is the unix time now. `in_body` is
+    what the body asks for: headers made for this say more, resets less. `limited`: the answer refuses the call for a
+    limit (429); in others it means nothing that a limit is used up.
     """
     waits = _told(fields, wall_seconds)
     if waits is None:
+        waits = in_body
+    if waits is None and limited:
         waits = max(_resets(fields, wall_seconds), default=None)
     return None if waits is None else min(max(waits, 0.0), LONGEST_SECONDS)
 

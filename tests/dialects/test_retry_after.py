@@ -190,6 +190,22 @@ def test_a_reset_is_a_time_or_a_moment(text: str, moment: float | None) -> None:
     assert reset_moment(text) == moment
 
 
+USED_UP = {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}
+
+
+def test_a_wait_in_the_body_stands_between_headers_made_for_it_and_resets() -> None:
+    told = {**USED_UP, "retry-after": "5"}
+    assert retry_after_seconds(told, wall_seconds=NOW, in_body=39.5) == 5.0
+    assert retry_after_seconds(USED_UP, wall_seconds=NOW, in_body=39.5) == 39.5
+    assert retry_after_seconds(USED_UP, wall_seconds=NOW) == 360.0
+    assert retry_after_seconds({}, wall_seconds=NOW, in_body=1e9) == LONGEST_SECONDS
+
+
+def test_a_limit_that_is_used_up_is_no_wait_for_what_failed_otherwise() -> None:
+    assert retry_after_seconds(USED_UP, wall_seconds=NOW, limited=False) is None
+    assert retry_after_seconds({**USED_UP, "retry-after": "5"}, wall_seconds=NOW, limited=False) == 5.0
+
+
 @pytest.mark.parametrize(
     ("reset", "seconds"),
     [
