@@ -27,6 +27,8 @@
 | keys | weighted choice, rest after 429, parking after 401 |
 | left | what a key has left, as the heads of answers say |
 | tenants, caps | who asks; what one tenant may ask of this instance |
+| idempotency | which requests are the same; what the end of one means for those that repeat it |
+| answers | which answers are kept to be given again, within bounds |
 | joining | which path a provider is asked for |
 | bodies | how much of request bodies is kept in memory |
 | window | rolling counts |
