@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from proxy.decisions.classes import ClassSettings
 from proxy.decisions.deadline import deadline_at
 from proxy.decisions.estimates import Estimates
 from proxy.decisions.tenants import Tenants
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason
 from proxy.plan import RoutePlan
+from proxy.runtime.assembly import Runtime
 from proxy.runtime.status import StatusReader
 from proxy.runtime.status_tenants import MOST_ROWS
 from proxy.stages.context import ContextStage, ObservingContextStage
 from proxy.stages.tenants import ObservingTenantStage, TenantStage
-from tests.fakes import Ask, make_exchange
+from tests.fakes import Ask, answered, make_exchange
 from tests.runtime.shop import Shop
 from tests.scripted import within
 
@@ -101,9 +101,7 @@ async def test_only_a_model_that_says_how_much_it_takes_looks_at_prompts(
     shop: Shop, policy: str, kind: type[ContextStage]
 ) -> None:
     _, fallback = within(plan_of(shop, policy, PATHS[0]).call)
-    kinds = [
-        type(within(tier.targets.of(None if tier.model is None else tier.model)[1])[0]) for tier in fallback._tiers
-    ]
+    kinds = [type(within(tier.targets.of(tier.model)[1])[0]) for tier in fallback._tiers]
     assert [one is kind for one in kinds] == [True, False]
 
 
@@ -115,11 +113,10 @@ async def test_a_route_hands_on_its_class_and_what_p2_may_wait(shop: Shop) -> No
 
     async def below(exchange: Exchange) -> Outcome:
         seen.append(exchange.deadline_at)
-        return Outcome.__new__(Outcome)
+        return answered()
 
     await deadline(make_exchange(Ask(klass="P2"), now=0.0), below)
     assert seen == [deadline_at(0.0, 60.0, 2 * 90.0)]
-    assert ClassSettings().queue == 600.0
 
 
 async def ask(runtime: Runtime) -> Outcome:
@@ -132,15 +129,19 @@ ENFORCED = PLAIN.replace("    mode: observe\n", "") + TENANTS
 
 
 async def test_a_thousand_reloads_refill_no_tenant_and_a_changed_cap_acts_at_once(shop: Shop) -> None:
-    assert (await ask(shop, ENFORCED)).status == 200
-    assert (await ask(shop)).reason is Reason.TENANT_LIMIT
+    runtime = shop.live(ENFORCED)
+    assert (await ask(runtime)).status == 200
+    assert (await ask(runtime)).reason is Reason.TENANT_LIMIT
     tenants = shop.core(Tenants, "tenants")
     for _ in range(1000):
-        shop.live(ENFORCED)
+        runtime = shop.live(ENFORCED)
     assert shop.core(Tenants, "tenants") is tenants
-    assert (await ask(shop, ENFORCED)).reason is Reason.TENANT_LIMIT
+    assert (await ask(runtime)).reason is Reason.TENANT_LIMIT
     shop.clock.advance(1.0)
-    assert (await ask(shop, ENFORCED.replace("rps: 2", "rps: 0"))).reason is Reason.TENANT_LIMIT
+    assert (await ask(shop.live(ENFORCED.replace("rps: 2", "rps: 0")))).reason is Reason.TENANT_LIMIT
+    runtime = shop.live(ENFORCED)
+    shop.clock.advance(0.5)
+    assert (await ask(runtime)).status == 200
 
 
 async def test_names_of_credentials_stay_the_same_over_a_reload(shop: Shop) -> None:
@@ -153,8 +154,9 @@ async def test_names_of_credentials_stay_the_same_over_a_reload(shop: Shop) -> N
 
 
 async def test_status_shows_a_bounded_number_of_tenants_and_what_each_has_left(shop: Shop) -> None:
-    await ask(shop, ENFORCED)
-    await ask(shop)
+    runtime = shop.live(ENFORCED)
+    for _ in range(2):
+        await ask(runtime)
     tenants = shop.core(Tenants, "tenants")
     status = StatusReader(shop.kept, shop.clock).status()
     assert status["tenants"] == [
