@@ -89,7 +89,18 @@ class Tenant:
 class Tenants:
     """Every tenant that is known, the one that asked last at the end. `salt` (16 bytes) hides credentials."""
 
-    __slots__ = ("_classed", "_default", "_headers", "_known", "_most", "_overflow", "_revision", "_rules", "_salt")
+    __slots__ = (
+        "_changed_at",
+        "_classed",
+        "_default",
+        "_headers",
+        "_known",
+        "_most",
+        "_overflow",
+        "_revision",
+        "_rules",
+        "_salt",
+    )
 
     def __init__(self, salt: bytes, *, most: int = MOST_TENANTS) -> None:
         self._salt = salt
@@ -97,6 +108,7 @@ class Tenants:
         self._known: OrderedDict[str, Tenant] = OrderedDict()
         self._overflow: dict[TenantSettings, Tenant] = {}
         self._revision = 0
+        self._changed_at = 0.0
         self._headers: tuple[str | None, ...] = ()
         self._rules: tuple[tuple[re.Pattern[str], TenantSettings], ...] = ()
         self._default = TenantSettings()
@@ -108,9 +120,10 @@ class Tenants:
     def __repr__(self) -> str:
         return f"<Tenants {len(self)} known>"
 
-    def reconfigure(self, settings: TenantsSettings) -> None:
-        """Takes another policy: its caps bind every tenant from its next request on; what is out stays out."""
+    def reconfigure(self, settings: TenantsSettings, now: float) -> None:
+        """Takes another policy: its caps bind every tenant from now on; what is out stays out."""
         self._revision += 1
+        self._changed_at = now
         self._headers = tuple(source.header for source in settings.sources)
         self._rules = tuple((re.compile(fnmatch.translate(pattern)), rule) for pattern, rule in settings.overrides)
         self._default = settings.default
@@ -137,7 +150,7 @@ class Tenants:
             return self._newcomer(name, now)
         self._known.move_to_end(name)
         if tenant.revision != self._revision:
-            tenant.take_rule(self._rule(name), self._revision, now)
+            tenant.take_rule(self._rule(name), self._revision, self._changed_at)
         return tenant
 
     def latest(self) -> Iterator[Tenant]:
@@ -156,7 +169,7 @@ class Tenants:
             tenant = self._overflow.get(rule) or Tenant(OVERFLOW)
             self._overflow[rule] = tenant
         if tenant.revision != self._revision:
-            tenant.take_rule(rule, self._revision, now)
+            tenant.take_rule(rule, self._revision, now if tenant.revision < 0 else self._changed_at)
         return tenant
 
     def _forget_one(self, now: float) -> bool:

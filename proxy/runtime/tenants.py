@@ -31,7 +31,7 @@ class TenantParts:
     def _tenants(self, settings: TenantsSettings) -> Tenants:
         shop = self._shop
         tenants = shop.kept.get(IDENTITY, lambda: Tenants(shop.bits(8 * SALT_BYTES).to_bytes(SALT_BYTES, "big")))
-        shop.later(lambda: tenants.reconfigure(settings))
+        shop.later(lambda: tenants.reconfigure(settings, shop.clock.now()))
         return tenants
 
     def stage(self, route: RouteSnapshot, providers: dict[str, Provider]) -> TenantStage | None:

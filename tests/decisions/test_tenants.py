@@ -22,7 +22,7 @@ SETTINGS = TenantsSettings(
 
 def tenants(settings: TenantsSettings = SETTINGS, *, most: int = 4) -> Tenants:
     made = Tenants(b"salt", most=most)
-    made.reconfigure(settings)
+    made.reconfigure(settings, NOW)
     return made
 
 
@@ -59,7 +59,7 @@ def test_the_class_is_told_before_anything_is_kept_of_a_tenant() -> None:
 def test_who_asks_is_read_from_the_policys_sources() -> None:
     made = tenants()
     assert made.name_of(fields_of([(b"x-agent-id", b"a7")])) == "a7"
-    made.reconfigure(TenantsSettings(sources=(TenantSource(header="x-job"),)))
+    made.reconfigure(TenantsSettings(sources=(TenantSource(header="x-job"),)), NOW)
     assert made.name_of(fields_of([(b"x-agent-id", b"a7")])) == "default"
 
 
@@ -67,7 +67,7 @@ def test_changed_caps_bind_the_next_request_and_leave_what_is_out() -> None:
     made = tenants()
     grant = ask(made, "a7")
     assert grant is not None
-    made.reconfigure(TenantsSettings(default=TenantSettings(rps=2, concurrency=1, klass="P0")))
+    made.reconfigure(TenantsSettings(default=TenantSettings(rps=2, concurrency=1, klass="P0")), NOW)
     assert made.class_of("a7") == "P0"
     assert ask(made, "a7", NOW + 10) is None
     grant.give_back(0.0, NOW + 10)
@@ -78,8 +78,15 @@ def test_a_policy_without_change_refills_nothing() -> None:
     made = tenants()
     assert ask(made, "a7") is not None
     for _ in range(1000):
-        made.reconfigure(SETTINGS)
+        made.reconfigure(SETTINGS, NOW)
         assert ask(made, "a7") is None
+
+
+def test_a_raised_rate_counts_from_the_change_not_from_the_next_request() -> None:
+    made = tenants(TenantsSettings(default=TenantSettings(rps=0)))
+    assert ask(made, "a7", NOW) is None
+    made.reconfigure(TenantsSettings(default=TenantSettings(rps=3)), NOW + 5)
+    assert [ask(made, "a7", NOW + 60) is not None for _ in range(4)] == [True, True, True, False]
 
 
 def test_the_one_that_has_been_quiet_for_longest_is_forgotten() -> None:
@@ -127,7 +134,7 @@ def test_those_who_share_still_share_after_a_reload() -> None:
     made = tenants(most=1)
     ask(made, "a")
     assert ask(made, "b") is not None
-    made.reconfigure(SETTINGS)
+    made.reconfigure(SETTINGS, NOW)
     assert ask(made, "c") is None
     assert [tenant.name for tenant in made.latest()] == [OVERFLOW, "a"]
     assert ask(made, "d", NOW + 60) is not None

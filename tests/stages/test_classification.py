@@ -277,7 +277,7 @@ async def test_a_tenant_is_named_and_its_class_comes_before_the_routes() -> None
     batch = TenantSettings(klass="P2")
     settings = TenantsSettings(sources=(TenantSource(header="x-agent"),), overrides=(("batch-*", batch),))
     tenants = Tenants(b"salt")
-    tenants.reconfigure(settings)
+    tenants.reconfigure(settings, 1000.0)
     stage = Classification(Router((plan,), by_provider={}, default=None), BodyMemory(), tenants)
     for agent, klass in [("batch-1", "P2"), ("a7", "P0")]:
         exchange = make_exchange(Ask(headers=(*JSON, ("x-agent", agent), ("x-sponson-class", "P0"))))

@@ -26,7 +26,7 @@ class Door:
     def __init__(self, default: TenantSettings, *, observes: bool = False, tiers: int = 1) -> None:
         self.clock = FakeClock()
         self.tenants = Tenants(b"salt")
-        self.tenants.reconfigure(TenantsSettings(default=default))
+        self.tenants.reconfigure(TenantsSettings(default=default), self.clock.now())
         estimates = Estimates()
         tokens = TokenCounting(lambda model: estimates, CountSettings())
         kind = ObservingTenantStage if observes else TenantStage
