@@ -12,6 +12,8 @@
     rounds.py     one round: every phase with every row, in turn
     report.py     ratios and verdicts out of the rounds; no measuring
     tables.py     the same as tables
+    quota_precision.py   how much of a token quota is used, and how often the provider refuses; on virtual time
+    quota_provider.py    the provider and the calls of that
     machine.py    what the figures depend on beside the code
     overload/     more work than a model can do: an unprotected application and one behind Sponson
     __main__.py   the command
