@@ -11,6 +11,8 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from proxy.policy.build import build
+from proxy.policy.limit_reach import limit_warnings
+from proxy.policy.limit_references import limit_references
 from proxy.policy.merge import merge
 from proxy.policy.parse import MOST_NODES, Parsed, parse
 from proxy.policy.problem import Place, PolicyError, Problem, problem_at
@@ -43,11 +45,12 @@ def load_policy(data: PolicyBytes, *, instance_index: int | None = None) -> Poli
     except ValidationError as error:
         problems.add(problems_of(error, merged.root))
     problems.add(references(merged.root))
+    problems.add(limit_references(merged.root))
     problems.add(unsupported(merged.root))
     if policy is None or problems.found:
         raise PolicyError(problems.found)
     snapshot = build(policy, merged.root, digest=data.digest, instance_index=instance_index)
-    lines = sorted(set(warnings(merged.root, snapshot)))
+    lines = sorted({*warnings(merged.root, snapshot), *limit_warnings(merged.root, snapshot)})
     return replace(snapshot, warnings=tuple(str(line) for line in lines))
 
 

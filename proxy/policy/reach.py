@@ -42,15 +42,16 @@ def _modes(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
     observing = {provider.name for provider in snapshot.providers if provider.observe or snapshot.observe}
     for provider in snapshot.providers:
         if snapshot.observe and not provider.observe:
-            yield from _without_effect(root, ("providers", provider.name, "mode"), "the policy observes")
+            yield from without_effect(root, ("providers", provider.name, "mode"), "the policy observes")
     for number, route in enumerate(snapshot.routes or ()):
         asked = {tier.provider for tier in route.asked()}
         if not route.observe and asked and asked <= observing:
             why = "the policy observes" if snapshot.observe else "all of its providers observe"
-            yield from _without_effect(root, ("routes", number, "mode"), why)
+            yield from without_effect(root, ("routes", number, "mode"), why)
 
 
-def _without_effect(root: Node, path: Path, why: str) -> Iterator[Problem]:
+def without_effect(root: Node, path: Path, why: str) -> Iterator[Problem]:
+    """Yields a warning of a mode that is written and is stricter than one above it."""
     found = deepest(root, path)
     if found.path == path:
         message = f"has no effect: {why}, and the most lenient mode holds"
@@ -145,10 +146,11 @@ def _covers(one: MatchSettings, other: MatchSettings) -> bool:
 
 
 def _all_in(wide: Sequence[str], narrow: Sequence[str]) -> bool:
-    return not wide or (bool(narrow) and all(_in(wide, pattern) for pattern in narrow))
+    return not wide or (bool(narrow) and all(pattern_in(wide, pattern) for pattern in narrow))
 
 
-def _in(wide: Sequence[str], pattern: str) -> bool:
+def pattern_in(wide: Sequence[str], pattern: str) -> bool:
+    """Whether all that a pattern matches is surely matched by one of others."""
     if "*" in wide or pattern in wide:
         return True
     literal = not any(mark in pattern for mark in WILD)
