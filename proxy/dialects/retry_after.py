@@ -1,10 +1,10 @@
 """Owns every spelling in which a provider's headers say how long to wait.
 
-`retry-after-ms` and `retry-after` (RFC 9110 §10.2.3, decimals too; of several the longest); without them, the resets
-of limits that are used up: `x-ratelimit-reset-*`, `ratelimit-reset`, `ratelimitbysize-reset` (Go durations, seconds,
-unix time), `anthropic-ratelimit-*-reset` (RFC 3339) and the `ratelimit` of the IETF's drafts. A reset is mostly the
-time until a bucket is full, not until its next token: a last resort, only on refusals. Junk is no answer: it never
-means zero, and never raises.
+`retry-after-ms` and `retry-after` (RFC 9110 §10.2.3, decimals too); without them, the resets of limits that are used
+up: `x-ratelimit-reset-*`, `ratelimit-reset`, `ratelimitbysize-reset` (Go durations, seconds, unix time),
+`anthropic-ratelimit-*-reset` (RFC 3339) and the `ratelimit` of the IETF's drafts. A reset is mostly the time until a
+bucket is full, not until its next token: a last resort, only on refusals. Junk is no answer: it never means zero, and
+never raises.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
-
-from proxy.fields import Fields
 
 LONGEST_SECONDS: Final = 86400.0
 EARLIEST_UNIX_SECONDS: Final = 1e9
@@ -70,26 +68,10 @@ def retry_after_seconds(
 
 
 def _told(fields: Mapping[str, str], wall_seconds: float) -> float | None:
-    waits = [_milliseconds(text) for text in _values(fields, "retry-after-ms")]
-    waits = [found for found in waits if found is not None]
-    if not waits:
-        waits = [_wait(text, wall_seconds) for text in _values(fields, "retry-after")]
-    return max((found for found in waits if found is not None), default=None)
-
-
-def _values(fields: Mapping[str, str], name: str) -> list[str]:
-    """Returns every value of a field that may have been added to on its way, cleaned."""
-    if isinstance(fields, Fields) and name in fields.repeated:
-        return [_clean(text) for text in fields.getall(name)]
-    return [_clean(fields.get(name))]
-
-
-def _milliseconds(text: str) -> float | None:
-    number = _number(text)
-    return None if number is None else number / 1000
-
-
-def _wait(text: str, wall_seconds: float) -> float | None:
+    milliseconds = _number(_clean(fields.get("retry-after-ms")))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = _clean(fields.get("retry-after"))
     for seconds in (_number(text), _duration(text)):
         if seconds is not None:
             return seconds

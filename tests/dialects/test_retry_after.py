@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from proxy.dialects.retry_after import EARLIEST_UNIX_SECONDS, LONGEST_SECONDS, reset_moment, retry_after_seconds
-from proxy.fields import fields_of
 
 NOW = 784111774.0
 """Sun, 06 Nov 1994 08:49:34 GMT."""
@@ -77,22 +76,6 @@ def test_two_digit_years_go_on_after_the_century() -> None:
 )
 def test_milliseconds_beat_seconds(fields: dict[str, str], seconds: float | None) -> None:
     assert waits(fields) == seconds
-
-
-@pytest.mark.parametrize(
-    ("lines", "seconds"),
-    [
-        ([("Retry-After", "2"), ("retry-after", "30")], 30.0),
-        ([("Retry-After", "junk"), ("Retry-After", "3")], 3.0),
-        ([("Retry-After", "2"), ("Retry-After", "Sun, 06 Nov 1994 08:49:44 GMT")], 10.0),
-        ([("retry-after-ms", "250"), ("retry-after-ms", "900"), ("Retry-After", "30")], 0.9),
-        ([("retry-after-ms", "x"), ("retry-after-ms", "y"), ("Retry-After", "30")], 30.0),
-    ],
-)
-def test_of_several_the_longest_wait_counts(lines: list[tuple[str, str]], seconds: float) -> None:
-    """A provider and the gateways before it may each say their own: never earlier than told."""
-    fields = fields_of([(name.encode(), value.encode()) for name, value in lines])
-    assert retry_after_seconds(fields, wall_seconds=NOW) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
