@@ -61,8 +61,10 @@ def test_an_adaptive_limit_without_room_to_move() -> None:
 
 def test_a_reserve_that_nobody_may_use() -> None:
     text = "classes: {P0: {reserved: 0.2}}\n"
-    why = "classes.P0.reserved: is only taken from others: no route or tenant has class P0, and no header may raise a call to it"
-    assert of_policy(text + ROUTE) == [why]
+    assert of_policy(text + ROUTE) == [
+        "classes.P0.reserved: is only taken from others: no route or tenant has class P0, "
+        "and no header may raise a call to it"
+    ]
     assert of_policy(text + ROUTE + "    class: P0\n") == []
     assert of_policy(text + ROUTE + "    class_from_header: true\n") == []
     assert of_policy(text + ROUTE + "tenants: {from: [{header: x}], overrides: {b: {class: P0}}}\n") == []
