@@ -9,6 +9,7 @@ import pytest
 
 from proxy.decisions.queues import Ask as AdmissionAsk
 from proxy.decisions.queues import Permit
+from proxy.decisions.tenants import TenantSettings
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.stage import CallNext
@@ -103,6 +104,18 @@ def straight() -> Stage:
     return Stage()
 
 
+def capped() -> Stage:
+    stage = Stage()
+    stage.world.cap(TenantSettings(rps=2, concurrency=2, tpm=60_000))
+    tenant = stage.world.tenants
+    assert tenant is not None
+    tenant.of("default", stage.world.clock.now()).caps.take(0.0, stage.world.clock.now()).give_back(0.0, 0.0)
+    stage.world.clock.advance(60.0)
+    stage.call = stage.world.call(Wire(stage))
+    stage.block(stage.world.alpha)
+    return stage
+
+
 def queued() -> Stage:
     stage = Stage()
     stage.block(stage.world.alpha)
@@ -176,6 +189,7 @@ def answered_by_the_policy() -> Stage:
 
 SCENARIOS = {
     straight: GATES_OF_A_STREAM,
+    capped: GATES_OF_A_STREAM + 1,
     queued: GATES_OF_A_STREAM + 1,
     waiting_for_a_key: GATES_OF_A_STREAM + 1,
     backing_off: GATES_OF_A_STREAM + 3,

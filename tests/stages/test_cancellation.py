@@ -63,6 +63,9 @@ def check_given_back(ran: Run) -> None:
         assert (provider.room.waiting, provider.room.bytes) == (0, 0)
         assert all(ticket.ended for ticket in provider.breaker.tickets)
         assert provider.breaker.statistics(world.clock.now()).probes_running == 0
+    for tenant in world.tenants.latest() if world.tenants is not None else ():
+        assert tenant.caps.in_flight == 0
+        assert tenant.caps.levels(world.clock.now())[1] == 1000.0
     assert world.clock.next_due is None
     assert ran.exchange.credential is None
     assert ran.exchange.progress is None

@@ -8,11 +8,14 @@ from proxy.decisions.admission import Admission
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.breaker import Breaker, BreakerSettings
 from proxy.decisions.classification import AnyRequest, Router
+from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.estimates import Estimates
 from proxy.decisions.keys import Key, KeyRing
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, QueueSettings, Refusal, Room
 from proxy.decisions.retry import RetryBudget, RetrySettings
+from proxy.decisions.tenants import Tenants, TenantSettings, TenantsSettings
 from proxy.decisions.ticket import Ticket
 from proxy.decisions.verdict import Verdict
 from proxy.downstream.rescue import rescue
@@ -30,6 +33,7 @@ from proxy.stages.deadline import DeadlineStage
 from proxy.stages.fallback import FallbackTiers
 from proxy.stages.observation import ObservationStage
 from proxy.stages.retry import RetryStage
+from proxy.stages.tenants import TenantStage, TokenCounting
 from proxy.stages.tier import ProviderTier
 from tests.fakes import LIMITS, FakeClock, answered, counting_bits
 from tests.scripted import ManualObserver, ScriptedTerminal
@@ -121,6 +125,7 @@ class World:
         self.observer = ManualObserver()
         self.admission = Admission()
         self.bodies = BodyMemory()
+        self.tenants: Tenants | None = None
         self.alpha = Provider("alpha", self.clock, self.admission, share=share, keys=alpha_keys)
         self.beta = Provider("beta", self.clock, self.admission, share=share)
         self.providers = (self.alpha, self.beta)
@@ -134,9 +139,23 @@ class World:
             number = len(tiers) + 1
             tiers.append(PolicyAnswer(number=number, status=200, body=b'{"note":1}', clock=self.clock))
         fallback = FallbackTiers(tiers, retry=self.alpha.settings, clock=self.clock)
-        plan = make_plan(pipeline.route(DeadlineStage(total=600.0, waits=40.0, idle_waits=600.0), fallback))
+        deadline = DeadlineStage(total=600.0, waits=40.0, idle_waits=600.0)
+        plan = make_plan(pipeline.route(deadline, fallback, tenants=self._tenant_stage()))
         observation = ObservationStage(self.observer, rescue=rescue, clock=self.clock)
-        return pipeline.front(observation, Classification(Router([], by_provider={}, default=plan), self.bodies))
+        router = Router([], by_provider={}, default=plan)
+        return pipeline.front(observation, Classification(router, self.bodies, self.tenants))
+
+    def cap(self, caps: TenantSettings) -> None:
+        """Gives every tenant these caps, in the pipelines that are made from now on."""
+        self.tenants = Tenants(b"salt")
+        self.tenants.reconfigure(TenantsSettings(default=caps), self.clock.now())
+
+    def _tenant_stage(self) -> TenantStage | None:
+        if self.tenants is None:
+            return None
+        estimates = Estimates()
+        tokens = TokenCounting(lambda model: estimates, CountSettings())
+        return TenantStage(self.tenants, tokens=tokens, tiers=1, clock=self.clock)
 
     def _tier(self, number: int, provider: Provider, terminal: CallNext) -> ProviderTier:
         return ProviderTier(
