@@ -137,9 +137,7 @@ def _seen(attempt: Attempt, demand: Demand | None, estimates: Guesses, *, stream
 
     One that is no stream is generated before its head is sent: cut off, it says little of its length.
     """
-    if demand is None or not demand.choices:
-        return 0.0
-    if not stream and attempt.kind is OutcomeKind.ERROR_IN_ANSWER:
+    if demand is None or (not stream and attempt.kind is OutcomeKind.ERROR_IN_ANSWER):
         return 0.0
     seen = estimates.answer_tokens(attempt.answer_bytes, stream=stream)
     if not stream and attempt.kind is not OutcomeKind.OK:

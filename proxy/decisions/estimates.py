@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 from proxy.decisions.counting import CountSettings, credible
 from proxy.dialects.demand import Demand
@@ -130,7 +131,7 @@ class Estimates:
             rest = tokens - demand.tokens - demand.text_bytes / self._bytes_per_token
             each = min(max(rest / demand.media, 0.0), MOST_MEDIA_TOKENS)
             self._media += MEDIA_SHARE * (each - self._media)
-        elif not demand.tokens and LEAST_BYTES <= demand.text_bytes / tokens <= MOST_BYTES:
+        elif LEAST_BYTES <= demand.text_bytes / tokens <= MOST_BYTES:
             ratios = self._input
             ratios.add(demand.text_bytes, tokens)
             self._bytes_per_token = ratios.central()
@@ -199,14 +200,14 @@ class _Ratios:
         Small bodies have more bytes a token than large ones: by calls alone, rare large prompts would never be
         reserved for; by tokens alone, they would speak for everybody.
         """
-        by_calls = self._sorted[int(LOW * len(self._sorted))][0]
+        rank = int(LOW * len(self._sorted))
         most = LOW * self._tokens
         passed = 0
-        for ratio, _, tokens in self._sorted:
+        for ratio, _, tokens in islice(self._sorted, rank):
             passed += tokens
-            if passed > most or ratio >= by_calls:
-                return min(ratio, by_calls)
-        return by_calls
+            if passed > most:
+                return ratio
+        return self._sorted[rank][0]
 
 
 class _Decaying:

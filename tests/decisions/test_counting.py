@@ -81,12 +81,12 @@ def test_a_408_of_a_server_that_has_read_the_request_is_a_refusal() -> None:
 
 @pytest.mark.parametrize("kind", ENDS)
 def test_reported_usage_is_what_it_costs_however_it_ended(kind: OutcomeKind) -> None:
-    usage = Usage(900, 300)
+    usage = Usage(900, 30)
     charged = cost(End(kind, usage=usage))
     if kind in (K.REFUSED, K.ANSWERED, K.UNREACHABLE, K.CONNECT_TIMEOUT, K.DISCONNECTED):
         assert charged == FREE
     else:
-        assert charged == Charge(request=True, tokens=1200, usage=usage)
+        assert charged == Charge(request=True, tokens=930, usage=usage)
 
 
 def test_more_than_was_reserved_is_charged_too() -> None:
