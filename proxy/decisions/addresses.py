@@ -113,6 +113,11 @@ class Addresses:
         """Whether a breaker would let a call go to any of them."""
         return any(way.breaker is None or way.breaker.lets_go(now) for way in self._ways)
 
+    @property
+    def shut(self) -> bool:
+        """Whether all breakers are open: nobody who waits could go anywhere soon."""
+        return all(way.shut for way in self._ways)
+
     def stays_open(self, now: float, seconds: float) -> bool:
         """Whether all breakers are open, and will be longer than this."""
         return all(way.breaker is not None and way.breaker.stays_open(now, seconds) for way in self._ways)

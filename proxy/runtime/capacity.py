@@ -23,7 +23,7 @@ class Capacity:
         self.observes = observes
         self.share = self._share()
         self.places = cores.places("provider", self.share) if snapshot.concurrency is not None else None
-        self.connections = cores.places("connections", snapshot.connections.max)
+        self.connections = cores.places("connections", self._most)
         self.room = cores.kept("room", lambda: Room(snapshot.name))
         cores.shop.later(lambda: self.room.reconfigure(snapshot.queue, share=self.share, observes=observes))
         self.ring = key_ring(snapshot, cores)
@@ -53,9 +53,14 @@ class Capacity:
             return None
         return share_of(granted, self._cores.shop.fleet, key=f"{snapshot.name}/{model}")
 
+    @property
+    def _most(self) -> int:
+        """Returns how many connections all addresses together may have."""
+        snapshot = self._cores.snapshot
+        return snapshot.connections.max * len(snapshot.addresses)
+
     def _share(self) -> int:
         snapshot = self._cores.snapshot
         if snapshot.concurrency is None:
-            return snapshot.connections.max
-        granted = share_of(snapshot.concurrency, self._cores.shop.fleet, key=snapshot.name)
-        return min(granted, snapshot.connections.max)
+            return self._most
+        return min(share_of(snapshot.concurrency, self._cores.shop.fleet, key=snapshot.name), self._most)

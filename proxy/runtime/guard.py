@@ -2,6 +2,9 @@
 
 Owns the wiring between one breaker and admission. A breaker that outlives its policy without being part of the next
 one (the provider's address has changed) has no say any more over queues that the next one uses.
+
+Of several addresses each has its breaker, and one line waits for all. So a breaker that opens empties no queue while
+another address is there, and a ceiling is a part of what all of them have room for (`decisions/addresses`).
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from proxy.decisions.addresses import Addresses
 from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Refusal, Room
@@ -22,13 +26,14 @@ ANY_MODEL: Final = "*"
 class Guard:
     """Stands between a breaker and the lines behind it: those of one model, or of all (`ANY_MODEL`).
 
-    `label` is the model's name for observers.
+    `label` is the model's name for observers, `addresses` are all of the provider, where there are several.
     """
 
-    __slots__ = ("_label", "_model", "_provider", "_room", "_shop", "breaker")
+    __slots__ = ("_label", "_model", "_provider", "_room", "_shop", "addresses", "breaker")
 
     def __init__(self, breaker: Breaker, shop: Workshop, *, provider: str, model: str, label: str, room: Room) -> None:
         self.breaker = breaker
+        self.addresses: Addresses | None = None
         self._shop = shop
         self._provider = provider
         self._room = room
@@ -61,12 +66,27 @@ class Guard:
             )
         )
         if change.new is BreakerState.OPEN:
-            refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=change.open_seconds)
-            for line in self._lines():
-                shop.admission.flush(line, refusal, shop.clock.now())
+            self._flush(change.open_seconds)
+        elif self.addresses is not None:
+            self._ceiling_moved()
+
+    def _flush(self, open_seconds: float) -> None:
+        """Refuses whoever waits behind the breaker, unless another address may still take them."""
+        shop, addresses = self._shop, self.addresses
+        now = shop.clock.now()
+        if addresses is not None:
+            if not addresses.shut:
+                return
+            open_seconds = addresses.retry_after(now)
+        refusal = Refusal(reason=Reason.BREAKER_OPEN, retry_after=open_seconds)
+        for line in self._lines():
+            shop.admission.flush(line, refusal, now)
 
     def _ceiling_moved(self) -> None:
         """Binds the lines or lets them go, and lets those go on who fit under the ceiling now."""
+        if self.addresses is not None:
+            self._shop.admission.pump(self._shop.clock.now(), (self.addresses.openings.places,))
+            return
         moved: tuple[Places, ...] | None = (self.breaker.ramp.places,)
         for line in self._lines():
             limits = self.bound(line.limits)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
+from proxy.decisions.addresses import Openings, Site
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Room
 from proxy.upstream.pool import Pool
@@ -36,6 +37,10 @@ def _still_busy(core: object) -> bool:
     match core:
         case Places():
             return core.used > 0
+        case Site():
+            return core.in_use > 0
+        case Openings():
+            return core.calls > 0
         case Pool():
             return core.busy > 0
         case Line():

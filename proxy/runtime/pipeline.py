@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.stage import CallNext, Stage, compose
+from proxy.stages.addresses import AddressGate
 from proxy.stages.admission import AdmissionStage
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
@@ -49,12 +50,15 @@ def route(deadline: DeadlineStage, tiers: CallNext, *, tenants: TenantStage | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStages:
-    """The stages of one provider + model, for one tier; `breaker` None where the policy says `breaker: off`."""
+    """The stages of one provider + model, for one tier; `breaker` None where the policy says `breaker: off`.
+
+    Of several addresses, `breaker` speaks for all, and `attempt` is None: each has its own (`address`).
+    """
 
     retry: RetryStage
-    breaker: BreakerStage | None
+    breaker: BreakerStage | AddressGate | None
     admission: AdmissionStage
-    attempt: AttemptStage
+    attempt: AttemptStage | None
 
 
 def target(stages: TargetStages, transport: CallNext, *, context: ContextStage | None = None) -> CallNext:
@@ -72,6 +76,11 @@ def target(stages: TargetStages, transport: CallNext, *, context: ContextStage |
         stages.attempt,
     ]
     return _composed(order, transport)
+
+
+def address(breaker: BreakerStage | None, attempt: AttemptStage, transport: CallNext) -> CallNext:
+    """One for each of several addresses, below admission: the address is chosen when it is the call's turn."""
+    return _composed([breaker, attempt], transport)
 
 
 def _composed(order: list[Stage | None], terminal: CallNext) -> CallNext:

@@ -13,6 +13,7 @@
 | retry | attempts of one tier |
 | breaker | leave to go, and the verdict at the end |
 | admission | the permit and the key; the only waiting room |
+| addresses | the choice among several addresses |
 | attempt | one upstream call's record and limits |
 | answer | the policy's own answer; a terminal |
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from proxy.clock import Clock
-from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.retry import (
     MOST_KEY_CHOICES,
@@ -21,6 +22,14 @@ from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stage import CallNext
 
 
+class Opening(Protocol):
+    """A breaker, or all of a provider's several addresses together."""
+
+    def stays_open(self, now: float, seconds: float) -> bool:
+        """Whether it would refuse a call that comes in so many seconds."""
+        ...
+
+
 class RetryStage:
     """Calls one tier until it has answered, or another try would not help.
 
@@ -34,7 +43,7 @@ class RetryStage:
         settings: RetrySettings,
         *,
         budget: RetryBudget,
-        breaker: Breaker | None,
+        breaker: Opening | None,
         ring: KeyRing | None,
         longest_rest: float,
         clock: Clock,
@@ -115,11 +124,7 @@ class RetryStage:
 
     def _stays_open(self, now: float, seconds: float) -> bool:
         """Whether the breaker would refuse a retry: then nobody waits for it."""
-        breaker = self._breaker
-        if breaker is None:
-            return False
-        breaker.tick(now)
-        return breaker.state is BreakerState.OPEN and breaker.retry_after(now) > seconds
+        return self._breaker is not None and self._breaker.stays_open(now, seconds)
 
     def _to_tell(self, before: Outcome | None, outcome: Outcome) -> Outcome:
         """What is told of this tier: that it turned one key of ours away hides nothing, while others are only resting.

@@ -44,7 +44,7 @@ async def test_every_provider_knows_the_credentials_of_all(shop: Shop) -> None:
     for provider in runtime.providers:
         for first in (True, False):
             exchange.first_target = first
-            head = provider._transport._headers.request_head(exchange, -1)
+            head = provider._upstreams[0]._transport._headers.request_head(exchange, -1)
             assert (b"theirs" in head) is (first and provider.snapshot.name == "beta")
             assert b"x-tag: 1" in head
 

@@ -58,6 +58,15 @@ class WatchedBreaker(Breaker):
         return ticket
 
 
+def tripped(breaker: Breaker, now: float) -> None:
+    """Opens a breaker by failures in a row."""
+    for _ in range(breaker.settings.consecutive):
+        ticket = breaker.acquire(now, stream=False)
+        assert ticket is not None
+        ticket.on_wire(now)
+        ticket.end(Verdict.FAILURE, now)
+
+
 class Provider:
     """Every core of one target, and its pipeline; `keys` are ids, `share` is the number of its permits."""
 
@@ -99,11 +108,7 @@ class Provider:
 
     def trip(self) -> None:
         """Opens the breaker by failures in a row."""
-        for _ in range(self.breaker.settings.consecutive):
-            ticket = self.breaker.acquire(self.clock.now(), stream=False)
-            assert ticket is not None
-            ticket.on_wire(self.clock.now())
-            ticket.end(Verdict.FAILURE, self.clock.now())
+        tripped(self.breaker, self.clock.now())
 
 
 class OneTarget:
