@@ -19,13 +19,17 @@ SALT_BYTES: Final = 16
 
 
 class TenantParts:
-    """What one policy says of tenants: `tenants` are all that are known, `stage` makes a route's."""
+    """What one policy says of tenants: `tenants` are all that are known, `stage` makes a route's.
+
+    `counts_tokens`: some tenant has a cap of tokens, so that every answer must tell how many there were.
+    """
 
     def __init__(self, snapshot: PolicySnapshot, shop: Workshop) -> None:
         self._settings = snapshot.tenants
         self._shop = shop
         self.tenants = self._tenants(snapshot.tenants) if snapshot.tenants is not None else None
         rules = tuple(_rules(snapshot.tenants)) if snapshot.tenants is not None else ()
+        self.counts_tokens = any(rule.tpm is not None for rule in rules)
         self._binds = any(rule != TenantSettings(klass=rule.klass, too_long_tier=rule.too_long_tier) for rule in rules)
 
     def _tenants(self, settings: TenantsSettings) -> Tenants:
