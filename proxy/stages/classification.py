@@ -79,8 +79,10 @@ class Classification:
         if (problem := _over(exchange, plan)) is not None:
             return problem
         exchange.plan = plan
-        exchange.facts.route = plan.name
-        self._rank(exchange, plan)
+        facts = exchange.facts
+        facts.route, facts.klass = plan.name, plan.klass
+        if self._tenants is not None or CLASS_HEADER in exchange.request.fields.shape.first:
+            self._rank(exchange, plan)
         exchange.repeatable = _repeatable(exchange, plan, understood)
         if exchange.body_bytes:
             exchange.replayable = (
@@ -93,15 +95,12 @@ class Classification:
 
     def _rank(self, exchange: Exchange, plan: RoutePlan) -> None:
         """Says who asks, and in which class."""
-        fields, facts, tenants = exchange.request.fields, exchange.facts, self._tenants
-        facts.klass = plan.klass
-        own = None
-        if tenants is not None:
-            facts.tenant = tenants.name_of(fields)
-            own = tenants.class_of(facts.tenant)
-        if own is not None or CLASS_HEADER in fields.shape.first:
-            said = fields.get(CLASS_HEADER)
-            facts.klass = class_of(said, route=plan.klass, tenant=own, may_raise=plan.class_from_header)
+        fields, facts, own = exchange.request.fields, exchange.facts, None
+        if self._tenants is not None:
+            facts.tenant = self._tenants.name_of(fields)
+            own = self._tenants.class_of(facts.tenant)
+        said = fields.get(CLASS_HEADER)
+        facts.klass = class_of(said, route=plan.klass, tenant=own, may_raise=plan.class_from_header)
 
     async def _read_body(self, exchange: Exchange, found: Candidates) -> Outcome | None:
         """Reads a body that still arrives, unless it is one that is passed on while it does."""
