@@ -10,6 +10,7 @@
 | tenants | what all policies know of tenants, and each route's stage |
 | capacity, rings | what binds a provider's calls: shares, queues, lines; its keys |
 | cores | one provider's decision cores, found where they are kept or made |
+| spreads | a tier over equals, each as its place in the order wants |
 | upstreams, addresses | one address of a provider; several of them as one |
 | guard | a breaker in its place: whom it tells, which queues it empties, whom its ceiling binds |
 | secrets | reading named values; the last good one when a file vanishes |

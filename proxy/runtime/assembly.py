@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
@@ -16,9 +17,10 @@ from proxy.decisions.deadline import answer_pace, phase_limits, wait_limits
 from proxy.decisions.places import Places
 from proxy.decisions.retry import RetryBudget
 from proxy.decisions.shares import share_of
+from proxy.decisions.spread import Spread
 from proxy.decisions.tenants import Tenants
 from proxy.observer import Observer
-from proxy.plan import RoutePlan, Tier
+from proxy.plan import Equals, RoutePlan, Tier
 from proxy.policy.identities import of_budget, own_route
 from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier
 from proxy.ports import Bits, Rescue
@@ -26,6 +28,7 @@ from proxy.runtime import pipeline
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.models import TierParts
 from proxy.runtime.secrets import Secrets
+from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
 from proxy.runtime.tenants import TenantParts
 from proxy.runtime.workshop import Workshop
@@ -35,6 +38,7 @@ from proxy.stages.classification import Classification
 from proxy.stages.deadline import DeadlineStage
 from proxy.stages.fallback import FallbackTiers
 from proxy.stages.observation import ObservationStage
+from proxy.stages.spread import Equal, spread_over
 from proxy.stages.tier import ProviderTier as ProviderTierStage
 
 
@@ -153,16 +157,15 @@ class _RouteMaker:
 
     def _plan(self, route: RouteSnapshot, matcher: Matcher | AnyRequest, *, name: str, prefix: str) -> RoutePlan:
         shop = self._shop
-        tiers: list[Tier] = []
+        tiers: list[Tier | Equals] = []
         waits = 0.0
         for number, tier in enumerate(route.tiers, 1):
             if isinstance(tier, AnswerTier):
                 tiers.append(PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=shop.clock))
                 continue
-            asked = tier.members[0] if isinstance(tier, SpreadTier) else tier
-            parts = self._parts(route, asked, later=number < len(route.tiers))
-            waits += parts.waits.queue + parts.waits.quota_wait
-            tiers.append(self._tier(number, asked, parts))
+            step, seconds = self._step(route, number, tier)
+            waits += seconds
+            tiers.append(step)
         idle_waits = self._idle_wait * sum(1 for _ in route.asked())
         deadline = DeadlineStage(total=route.total_seconds, waits=waits, idle_waits=idle_waits)
         fallback = FallbackTiers(tiers, retry=route.retry, clock=shop.clock)
@@ -180,7 +183,29 @@ class _RouteMaker:
             class_from_header=route.class_from_header,
         )
 
-    def _tier(self, number: int, tier: ProviderTier, parts: TierParts) -> ProviderTierStage:
+    def _step(self, route: RouteSnapshot, number: int, tier: ProviderTier | SpreadTier) -> tuple[Tier | Equals, float]:
+        """Returns what asks a provider, or several equals, and for how many seconds it may wait."""
+        later = number < len(route.tiers)
+        if isinstance(tier, ProviderTier):
+            parts = self._parts(route, tier, later=later)
+            return self._tier(number, tier, parts), waits_of(parts)
+        members = [(self._parts(route, one, later=True), self._parts(route, one, later=later)) for one in tier.members]
+        first = tier.members[0].provider
+        equals = [
+            self._equal(number, member, parts, meant=member.provider == first)
+            for member, parts in zip(tier.members, members, strict=True)
+        ]
+        spread = Spread(tier.weights, by_weight=tier.by == "weight")
+        return spread_over(equals, spread, clock=self._shop.clock), waits_of_all(members)
+
+    def _equal(self, number: int, tier: ProviderTier, parts: tuple[TierParts, TierParts], *, meant: bool) -> Equal:
+        before, last = parts
+        left = partial(self._providers[tier.provider].left, observes=last.observes)
+        each = (self._tier(number, tier, one, meant=meant) for one in (as_early(before), before, last))
+        early, able, final = each
+        return Equal(early=early, able=able, last=final, model=tier.model, left=left)
+
+    def _tier(self, number: int, tier: ProviderTier, parts: TierParts, *, meant: bool = True) -> ProviderTierStage:
         provider = self._providers[tier.provider]
         return ProviderTierStage(
             number=number,
@@ -192,6 +217,7 @@ class _RouteMaker:
             targets=provider.targets(parts),
             own_key=provider.capacity.ring is not None,
             counts_tokens=parts.counts_tokens,
+            meant=meant,
         )
 
     def _parts(self, route: RouteSnapshot, tier: ProviderTier, *, later: bool) -> TierParts:

@@ -8,6 +8,7 @@ from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Room
 from proxy.decisions.shares import share_of
 from proxy.runtime.cores import Cores
+from proxy.runtime.models import OTHER
 from proxy.runtime.rings import key_ring
 
 Ceiling = Callable[[str, tuple[Places, ...]], tuple[Places, ...]]
@@ -44,6 +45,10 @@ class Capacity:
             self._lines[(model, *apart)] = line
             cores.shop.later(lambda: line.reconfigure(ceiling(model, bound), self.ring))
         return self._lines[(model, *apart)]
+
+    def found(self, model: str, *apart: str) -> Line:
+        """Returns the queues of a model; those of all models that nobody knows where it has none yet."""
+        return self._lines.get((model, *apart)) or self._lines[(OTHER, *apart)]
 
     def model_share(self, model: str) -> int | None:
         """Returns a model's own part of what this instance may have in flight; None where it has none."""

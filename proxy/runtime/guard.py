@@ -47,6 +47,10 @@ class Guard:
         """From here on this guard is told what its breaker does."""
         self.breaker.rewire(self._changed, self._ceiling_moved)
 
+    def lets_go(self, now: float) -> bool:
+        """Whether a call could go, of several addresses to any."""
+        return (self.addresses or self.breaker).lets_go(now)
+
     def bound(self, limits: Iterable[Places]) -> tuple[Places, ...]:
         """Returns these limits and, while it stands, the breaker's ceiling."""
         ramp = self.breaker.ramp

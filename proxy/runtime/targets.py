@@ -17,6 +17,7 @@ from proxy.runtime.capacity import Capacity
 from proxy.runtime.cores import Cores
 from proxy.runtime.guard import ANY_MODEL, Guard
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
+from proxy.runtime.spreads import part_left
 from proxy.runtime.upstreams import Call, Upstream
 from proxy.runtime.workshop import Workshop
 from proxy.stage import CallNext
@@ -64,6 +65,16 @@ class Provider:
     def targets(self, parts: TierParts) -> ModelTargets:
         """Returns one tier's pipelines, by model."""
         return ModelTargets(self, parts, named=self.named)
+
+    def left(self, model: str | None, now: float, *, observes: bool) -> float:
+        """Returns which part (0-1) of what the calls of a model may have is left; 0 where one could not go now."""
+        name = model or OTHER
+        if not observes and not self._lets_go(self._scope(name), now):
+            return 0.0
+        return part_left(self.capacity.found(name, *self._apart(observes)), now)
+
+    def _lets_go(self, scope: str, now: float) -> bool:
+        return all(guard.lets_go(now) for guard in self._guards.get(scope, ())[:1])
 
     def pipeline(self, model: str, label: str, parts: TierParts) -> CallNext:
         """Builds the pipeline of one tier and model."""
@@ -117,10 +128,12 @@ class Provider:
         if not parts.observes:
             line = self.capacity.line(model, ceiling=self._under_ceiling)
             return AdmissionStage(admission, line, limits=limits, clock=clock)
-        # Where others of this target wait for places, who only waits for a key must not stand behind them.
-        apart = () if self.observes else ("observing",)
-        line = self.capacity.line(model, *apart, ceiling=self._under_ceiling)
+        line = self.capacity.line(model, *self._apart(parts.observes), ceiling=self._under_ceiling)
         return ObservingAdmissionStage(admission, line, limits=limits, clock=clock, tally=self._tally())
+
+    def _apart(self, observes: bool) -> tuple[str, ...]:
+        """Where others of a target wait for places, who only waits for a key must not stand behind them."""
+        return ("observing",) if observes and not self.observes else ()
 
     def _tally(self, *rest: str) -> Tally:
         return self._cores.kept("tally", Tally, *rest)

@@ -1,7 +1,8 @@
 """Spread: one step of a route's order over equals, asked in the order that `decisions/spread` gives at the moment.
 
-Owns what becomes of an equal by its place in that order: one with others after it is called once and waits briefly,
-because the next can be asked at once; the last one waits and is called again as a tier alone would be.
+Owns what becomes of an equal by its place in that order: one before others that can go is called once, because the next
+can be asked at once. The last that can go is called again as a tier alone would be, or a provider that is away would
+cost the others their second chance. Only the very last waits as long as a tier alone.
 
 The caller's own credential goes to one provider only: whom the caller meant, which is the first that the policy names
 (`policy.md` rule 4). Whichever equal is asked first, the others get nothing of it.
@@ -20,13 +21,14 @@ from proxy.plan import Equals, Tier
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Equal:
-    """One of several: as it is asked `early`, with others after it, and as the `last` one.
+    """One of several, as it is asked: `early`, with others after it that can go; then `able`; and as the `last` of all.
 
     `left` says of a model (None: a name that is none) at a time which part (0-1) of what it can give is left, 0 where
     a call could not go now. `model` None: the caller's.
     """
 
     early: Tier
+    able: Tier
     last: Tier
     model: str | None
     left: Callable[[str | None, float], float]
@@ -38,8 +40,13 @@ def spread_over(equals: Sequence[Equal], spread: Spread, *, clock: Clock) -> Equ
 
     def order(exchange: Exchange) -> list[Tier]:
         now, model = clock.now(), exchange.model
-        indices = spread.order([member.left(member.model or model, now) for member in members])
-        last = members[indices.pop()].last
-        return [*(members[index].early for index in indices), last]
+        parts = [member.left(member.model or model, now) for member in members]
+        indices = spread.order(parts)
+        tiers = [members[index].early for index in indices]
+        able = sum(part > 0 for part in parts)
+        if able:
+            tiers[able - 1] = members[indices[able - 1]].able
+        tiers[-1] = members[indices[-1]].last
+        return tiers
 
     return Equals(tiers=tuple(member.last for member in members), order=order)

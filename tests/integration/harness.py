@@ -220,8 +220,9 @@ class Lab:
         async with AsyncExitStack() as stack:
             for name, provider in self.policy["providers"].items():
                 here = self.providers[name] = await stack.enter_async_context(ScriptedProvider())
-                url: str = provider.get("base_url", f"http://{HOST}:{{port}}/v1")
-                provider["base_url"] = url.replace("{port}", str(here.port))
+                url: str | list[str] = provider.get("base_url", f"http://{HOST}:{{port}}/v1")
+                filled = json.dumps(url).replace("{port}", str(here.port))
+                provider["base_url"] = json.loads(filled)
             self._proxy = ProxyProcess(self.policy, flags=self._flags, env=self._env, prefix=self._prefix)
             await stack.enter_async_context(self._proxy)
             self._stack = stack.pop_all()

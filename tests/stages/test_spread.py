@@ -41,10 +41,11 @@ class Member:
 
     def __init__(self, provider: str, outcome: Outcome, *, number: int = 1, model: str | None = None) -> None:
         self.early = Asked(number, provider, outcome)
+        self.able = Asked(number, provider, outcome)
         self.last = Asked(number, provider, outcome)
         self.part = 1.0
         self.models: list[str | None] = []
-        self.equal = Equal(early=self.early, last=self.last, model=model, left=self._left)
+        self.equal = Equal(early=self.early, able=self.able, last=self.last, model=model, left=self._left)
 
     def _left(self, model: str | None, now: float) -> float:
         assert now == CLOCK.now()
@@ -154,6 +155,23 @@ async def test_what_is_left_is_asked_of_the_model_that_would_be_called() -> None
     exchange.model = "m1"
     await ask(step(own, callers), exchange=exchange)
     assert (own.models, callers.models) == (["m9"], ["m1"])
+
+
+async def test_each_is_asked_as_its_place_in_the_order_wants() -> None:
+    equals = [Member(name, failed(500)) for name in "abcd"]
+    for member, part in zip(equals, (0.0, 0.9, 0.0, 0.5), strict=True):
+        member.part = part
+    await ask(step(*equals))
+    asked = [[len(one.seen) for one in (member.early, member.able, member.last)] for member in equals]
+    assert asked == [[1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
+
+
+async def test_where_none_can_go_only_the_last_waits() -> None:
+    equals = [Member(name, failed(500)) for name in "ab"]
+    for member in equals:
+        member.part = 0.0
+    await ask(step(*equals))
+    assert [[len(one.seen) for one in (member.early, member.last)] for member in equals] == [[1, 0], [0, 1]]
 
 
 async def test_by_weight_each_gets_its_part_of_the_calls() -> None:
