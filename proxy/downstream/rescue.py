@@ -25,6 +25,8 @@ PHRASES: Final = {
     508: b"Loop Detected",
 }
 NO_RETRY: Final = (b"x-should-retry", b"false")
+NEVER_AGAIN: Final = frozenset({Reason.MAYBE_EXECUTED, Reason.IDEMPOTENCY_CONFLICT})
+"""What is answered in the same way however often it comes; SDKs repeat a 409 or 504 unless they are told."""
 
 
 def rescue(exchange: Exchange, outcome: Outcome) -> None:
@@ -82,7 +84,7 @@ def _local(exchange: Exchange, outcome: Outcome) -> None:
         headers.append((b"x-sponson-reason", reason.value.encode("ascii")))
     if outcome.retry_after is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(outcome.retry_after))))
-    if outcome.retries_spent or reason is Reason.MAYBE_EXECUTED:
+    if outcome.retries_spent or reason in NEVER_AGAIN:
         headers.append(NO_RETRY)
     exchange.reply.start(status, PHRASES[status], lines_of(headers), length=len(body), body=body)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from proxy.clock import Clock, Timer
 from proxy.decisions.admission import Admission
+from proxy.decisions.answers import Answers
 from proxy.decisions.breaker import Breaker
 from proxy.downstream.admin import AdminServer, AdminSources
 from proxy.downstream.listen import CannotListen, bind, parse_address
@@ -208,6 +209,8 @@ class Process:
     def _sweep(self, now: float) -> None:
         for _, pool, _ in self.kept.all(Pool):
             pool.sweep(now)
+        for _, answers, _ in self.kept.all(Answers):
+            answers.expire(now)
         for core in self.kept.expire(now):
             if isinstance(core, Pool):
                 self._closing.append(start_task(core.close(), name="close pool"))

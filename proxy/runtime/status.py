@@ -18,6 +18,7 @@ from proxy.observer import Reading, Would
 from proxy.runtime.guard import ANY_MODEL
 from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.reload import PolicyState
+from proxy.runtime.status_idempotency import idempotency_status
 from proxy.runtime.status_tenants import tenant_status
 from proxy.upstream.pool import Pool
 
@@ -51,6 +52,7 @@ class StatusReader:
             "bodies": self._bodies(),
             "observed": list(self._observed()),
             "paces": list(self._paces()),
+            "idempotency": idempotency_status(self._kept, self._clock.now()),
             **tenant_status(self._kept, self._clock.now()),
         }
 

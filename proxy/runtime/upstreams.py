@@ -112,5 +112,6 @@ class Upstream:
             added=[(name.encode("latin-1"), shop.secrets[source].encode()) for name, source in snapshot.headers],
             own_credential=bool(snapshot.keys),
             auth_headers=shop.auth_headers,
+            key_header=snapshot.idempotency_header,
             propagate_trace=snapshot.propagate_trace,
         )

@@ -76,6 +76,8 @@ class RetryStage:
             if outcome.committed or outcome.kind is OutcomeKind.OK:
                 return outcome
             self._keep_answer(exchange, before, outcome)
+            if before is not None and before.maybe_executed:
+                _stays_unknown(exchange, outcome)
             again = self._decide(exchange, outcome, calls=calls, allowed=allowed, choices=choices)
             if isinstance(again, Enough):
                 exchange.attempts_left -= calls
@@ -90,6 +92,8 @@ class RetryStage:
     ) -> Again | Enough:
         now = self._clock.now()
         ring = self._ring
+        if outcome.maybe_executed and not exchange.repeatable and not self._may_repeat(exchange, now):
+            return Enough()
         situation = Situation(
             calls=calls,
             allowed=allowed,
@@ -98,7 +102,7 @@ class RetryStage:
             own_key=ring is not None,
             keys_rest=self._keys_rest(now),
             longest_rest=self._longest_rest,
-            repeatable=exchange.repeatable,
+            repeatable=exchange.repeatable or outcome.maybe_executed,
             resendable=exchange.resendable,
             later_tier=exchange.later_tiers > 0,
             seconds_left=exchange.deadline_at - now,
@@ -110,6 +114,10 @@ class RetryStage:
         if self._stays_open(now, again.delay) or not (again.other_key or self._budget.take(now)):
             return Enough(spent=True)
         return again
+
+    def _may_repeat(self, exchange: Exchange, now: float) -> bool:
+        """Whether what may have been executed, and is not repeatable, may be sent again all the same."""
+        return False
 
     def _may_choose(self, choices: int) -> bool:
         """Whether another key may answer what this one cannot."""
@@ -166,6 +174,32 @@ class RetryStage:
         )
         if again.delay > 0:
             await self._clock.sleep(again.delay)
+
+
+class DeduplicatedRetryStage(RetryStage):
+    """Calls a provider that knows a request with an idempotency key when it comes again from the same account."""
+
+    __slots__ = ()
+
+    def _may_repeat(self, exchange: Exchange, now: float) -> bool:
+        """With its key, and the credential of the account that may have executed it."""
+        ring, attempt = self._ring, exchange.attempt
+        if exchange.idempotency_key is None:
+            return False
+        if ring is None or attempt is None:
+            return True
+        others = {key.id for key in ring.keys if key.id != attempt.key_id}
+        if not ring.has_other(now, others):
+            return False
+        exchange.tried_keys = others
+        return True
+
+
+def _stays_unknown(exchange: Exchange, outcome: Outcome) -> None:
+    """What an earlier try may have executed, a later one that failed has not undone; nor does its answer say so."""
+    outcome.maybe_executed = True
+    if not exchange.repeatable:
+        outcome.answer = None
 
 
 def _told(outcome: Outcome, *, spent: bool) -> Outcome:

@@ -29,11 +29,12 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _OURS: Final = frozenset(b"host content-length expect".split())
 _TRACE: Final = frozenset(b"traceparent tracestate".split())
-_CREDENTIALS: Final = frozenset(
+CREDENTIALS: Final = frozenset(
     b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project".split()
 )
+"""What tells a caller's account, in lower case, besides the headers that a policy names."""
 _FOREIGN_PREFIXES: Final = (b"openai-", b"anthropic-beta", b"x-goog-")
-_UNTOUCHABLE: Final = _CREDENTIALS | _OURS
+_UNTOUCHABLE: Final = CREDENTIALS | _OURS
 _SEPARATOR: Final = b": "
 _END: Final = b"\r\n"
 _ACCEPT_ENCODING: Final = b"accept-encoding"
@@ -43,11 +44,13 @@ class HeaderPlan:
     """How one provider's request heads are built.
 
     `auth_headers` are those of every provider, in lower case: a caller's credential for one never reaches another.
+    `key_header` carries a request's idempotency key, in the place of what the caller wrote there; without it the key
+    goes no further than the caller's own headers take it.
     """
 
     __slots__ = (
-        "_added", "_added_unpacked", "_credentials", "_dropped", "_host", "_known", "_own_credential",
-        "_propagate_trace",
+        "_added", "_added_unpacked", "_credentials", "_dropped", "_host", "_key_header", "_key_line", "_known",
+        "_own_credential", "_propagate_trace",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +60,7 @@ class HeaderPlan:
         added: Iterable[tuple[bytes, bytes]] = (),
         own_credential: bool,
         auth_headers: frozenset[bytes] = frozenset(),
+        key_header: str | None = None,
         propagate_trace: bool,
     ) -> None:
         added = tuple(added)
@@ -68,38 +72,47 @@ class HeaderPlan:
         )
         # Where the trace is not passed on, the caller's own context is not either.
         self._dropped = _HOP_BY_HOP | _OURS | _TRACE | {name.lower() for name, _ in added}
-        self._credentials = _CREDENTIALS | auth_headers
+        self._credentials = CREDENTIALS | auth_headers
         self._own_credential = own_credential
         self._propagate_trace = propagate_trace
-        self._known: tuple[dict[Shape, Block], ...] = ({}, {}, {}, {})
+        name = key_header.encode("latin-1") if key_header is not None else b""
+        self._key_header = frozenset({name.lower()} if name else ())
+        self._key_line = name + _SEPARATOR
+        self._known: tuple[dict[Shape, Block], ...] = tuple({} for _ in range(8))
 
     def request_head(self, exchange: Exchange, length: int | None) -> bytes:
         """Builds the head of one attempt; `length` is the body's, None for chunked, -1 for no body at all."""
         request = exchange.request
         credential = exchange.credential
+        key = exchange.idempotency_key if self._key_header else None
         return b"".join(
             (
                 f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
-                self._forwarded(request.fields, first=exchange.first_target, unpacked=exchange.hides_usage),
+                self._forwarded(
+                    request.fields, first=exchange.first_target, unpacked=exchange.hides_usage, keyed=key is not None
+                ),
                 credential.line if credential is not None else b"",
+                self._key_line + key.encode("utf-8", "surrogateescape") + _END if key is not None else b"",
                 self._trace(exchange) if self._propagate_trace else b"",
                 _framing(length),
             )
         )
 
-    def _forwarded(self, fields: Fields, *, first: bool, unpacked: bool) -> bytes:
+    def _forwarded(self, fields: Fields, *, first: bool, unpacked: bool, keyed: bool) -> bytes:
         """Returns our host, the caller's lines that go on, and what the policy adds.
 
-        `unpacked`: the answer must come as it is, because it is looked through; a packed one could not be.
+        `unpacked`: the answer must come as it is, because it is looked through; a packed one could not be. `keyed`:
+        the line with the key follows, and is the only one of its name.
         """
         shape = fields.shape
+        replaced = self._key_header if keyed else _NONE
         if named := connection_names(fields):
-            named -= self._credentials
+            named = (named - self._credentials) | replaced
             return self._compiled(shape, first, named, unpacked=unpacked).fill(fields.lines)
-        known = self._known[first + 2 * unpacked]
+        known = self._known[first + 2 * unpacked + 4 * keyed]
         block = known.get(shape)
         if block is None:
-            block = self._compiled(shape, first, _NONE, unpacked=unpacked)
+            block = self._compiled(shape, first, replaced, unpacked=unpacked)
             remember(known, shape, block)
         return block.fill(fields.lines)
 

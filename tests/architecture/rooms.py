@@ -80,7 +80,7 @@ ROOMS: Mapping[str, Room] = {
     ),
 }
 
-# All other things that a decision needs from another one, its shell brings.
+# All other things that a decision or a stage needs from another one, its shell or its assembly brings.
 EDGES: frozenset[tuple[str, str]] = frozenset(
     {
         ("proxy.decisions.addresses", "proxy.decisions.breaker"),
@@ -121,6 +121,9 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.tenants", "proxy.decisions.caps"),
         ("proxy.decisions.ticket", "proxy.decisions.verdict"),
         ("proxy.decisions.ticket", "proxy.decisions.window"),
+        ("proxy.stages.idempotency", "proxy.stages.recording"),
+        ("proxy.stages.idempotency", "proxy.stages.shared_call"),
+        ("proxy.stages.shared_call", "proxy.stages.recording"),
     }
 )
 

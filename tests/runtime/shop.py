@@ -132,7 +132,8 @@ class Shop:
 def targets(runtime: Runtime) -> ModelTargets:
     """The pipelines of the only tier of the route to a provider."""
     (plan,) = runtime.router.candidates("/alpha/chat/completions", {}).routes
-    _, fallback = within(plan.call)
+    _, below_deadline = within(plan.call)
+    _, fallback = within(below_deadline)
     assert isinstance(fallback, FallbackTiers)
     (tier,) = fallback._tiers
     assert isinstance(tier, ProviderTier)

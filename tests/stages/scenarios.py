@@ -19,6 +19,9 @@ from tests.stages.world import WAITS, Provider, World, failed
 VICTIM = "victim"
 MOST_POKES = 200
 GATES_OF_A_STREAM = 4
+WAKES_OF_A_STREAM = 3
+"""How often who reads a recorded one waits for news: its head, its pieces, its end."""
+KEYED = (("content-type", "application/json"), ("idempotency-key", "k"))
 
 
 class Wire:
@@ -52,12 +55,13 @@ class Wire:
 
 
 class Stage:
-    """One scenario's world and what holds the victim up in it."""
+    """One scenario's world and what holds the victim up in it; `behind` asks right after the victim."""
 
     def __init__(self, *, alpha_keys: str = "") -> None:
         self.world = World(alpha_keys=alpha_keys)
         self.ask = Ask(request_id=VICTIM, stream=True, body=b'{"model":"m1","stream":true}')
         self.call: CallNext = self.world.call(Wire(self))
+        self.behind = Ask(request_id="bystander")
         self.blockers: list[Permit] = []
         self.events: list[Callable[[], None]] = []
         self._gates: list[asyncio.Future[None]] = []
@@ -113,6 +117,30 @@ def capped() -> Stage:
     stage.world.clock.advance(60.0)
     stage.call = stage.world.call(Wire(stage))
     stage.block(stage.world.alpha)
+    return stage
+
+
+def keyed() -> Stage:
+    stage = Stage()
+    stage.ask = Ask(request_id=VICTIM, stream=True, body=stage.ask.body, headers=KEYED)
+    return stage
+
+
+def keyed_in_the_queue() -> Stage:
+    stage = keyed()
+    stage.block(stage.world.alpha)
+    return stage
+
+
+def keyed_and_backing_off() -> Stage:
+    stage = keyed()
+    stage.call = stage.world.call(Wire(stage, failed(500)))
+    return stage
+
+
+def joined_by_another() -> Stage:
+    stage = keyed()
+    stage.behind = Ask(request_id="bystander", stream=True, body=stage.ask.body, headers=KEYED)
     return stage
 
 
@@ -190,6 +218,10 @@ def answered_by_the_policy() -> Stage:
 SCENARIOS = {
     straight: GATES_OF_A_STREAM,
     capped: GATES_OF_A_STREAM + 1,
+    keyed: WAKES_OF_A_STREAM,
+    keyed_in_the_queue: WAKES_OF_A_STREAM,
+    keyed_and_backing_off: WAKES_OF_A_STREAM,
+    joined_by_another: WAKES_OF_A_STREAM,
     queued: GATES_OF_A_STREAM + 1,
     waiting_for_a_key: GATES_OF_A_STREAM + 1,
     backing_off: GATES_OF_A_STREAM + 3,

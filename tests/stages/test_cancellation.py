@@ -45,7 +45,7 @@ async def run(make: Callable[[], Stage], *, at: int, handed_over: bool, cause: C
 
     tasks = [asyncio.create_task(victim())]
     await settle()
-    behind = make_exchange(Ask(request_id="bystander"), now=stage.world.clock.now())
+    behind = make_exchange(stage.behind, now=stage.world.clock.now())
     tasks.append(asyncio.create_task(stage.call(behind)))  # type: ignore[arg-type]
     await stage.run(*tasks)
     while stage.blockers or stage.events:
@@ -58,6 +58,8 @@ def check_given_back(ran: Run) -> None:
     """Nobody holds anything any more, and nothing is left that would wake up."""
     world = ran.stage.world
     assert world.admission.waiting == 0
+    assert world.keyed.flights == {}
+    assert world.bodies.held == 0
     for provider in world.providers:
         assert provider.places.used == 0
         assert (provider.room.waiting, provider.room.bytes) == (0, 0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.decisions.admission import Admission
+from proxy.decisions.answers import Answers
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.breaker import Breaker, BreakerSettings
 from proxy.decisions.classification import AnyRequest, Router
 from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.estimates import Estimates
+from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.keys import Key, KeyRing
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, QueueSettings, Refusal, Room
@@ -31,6 +33,7 @@ from proxy.stages.breaker import BreakerStage
 from proxy.stages.classification import Classification
 from proxy.stages.deadline import DeadlineStage
 from proxy.stages.fallback import FallbackTiers
+from proxy.stages.idempotency import IdempotencyStage, KeyedCalls, KeyScope
 from proxy.stages.observation import ObservationStage
 from proxy.stages.retry import RetryStage
 from proxy.stages.tenants import TenantStage, TokenCounting
@@ -130,6 +133,7 @@ class World:
         self.observer = ManualObserver()
         self.admission = Admission()
         self.bodies = BodyMemory()
+        self.keyed, self.answers = KeyedCalls(), Answers()
         self.tenants: Tenants | None = None
         self.alpha = Provider("alpha", self.clock, self.admission, share=share, keys=alpha_keys)
         self.beta = Provider("beta", self.clock, self.admission, share=share)
@@ -145,7 +149,11 @@ class World:
             tiers.append(PolicyAnswer(number=number, status=200, body=b'{"note":1}', clock=self.clock))
         fallback = FallbackTiers(tiers, retry=self.alpha.settings, clock=self.clock)
         deadline = DeadlineStage(total=600.0, waits=40.0, idle_waits=600.0)
-        plan = make_plan(pipeline.route(deadline, fallback, tenants=self._tenant_stage()))
+        idempotency = IdempotencyStage(
+            IdempotencySettings(), KeyScope(route=b"chat"), calls=self.keyed, answers=self.answers, clock=self.clock
+        )
+        route = pipeline.route(deadline, fallback, tenants=self._tenant_stage(), idempotency=idempotency)
+        plan = make_plan(route)
         observation = ObservationStage(self.observer, rescue=rescue, clock=self.clock)
         router = Router([], by_provider={}, default=plan)
         return pipeline.front(observation, Classification(router, self.bodies, self.tenants))
