@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """A request waited in admission; `lacking` is "permit" or "key"."""
+    """A request waited in admission; `lacking` is "permit", "quota" or "key"."""
 
     provider: str
     seconds: float
@@ -41,9 +41,10 @@ class Would(StrEnum):
     """
 
     WAIT = "would_wait"
-    """It would have waited for a permit, and got one in time."""
+    """It would have waited for a permit or for quota, and got it in time."""
     QUEUE_FULL = "would_queue_full"
     QUEUE_TIMEOUT = "would_queue_timeout"
+    QUOTA_EXHAUSTED = "would_quota_exhausted"
     BREAKER_OPEN = "would_breaker_open"
     TENANT_LIMIT = "would_tenant_limit"
     CONTEXT_TOO_LONG = "would_context_too_long"

@@ -15,8 +15,13 @@
 | breaker | closed / open / half-open |
 | verdict, ticket, cooldown | what an end says of a target; one call's leave; how long open lasts |
 | probes, ramp | the leases of half-open; the ceiling under which a target comes back |
-| admission | who waits, who goes next, who is refused: permits and keys taken together |
-| queues, places | where calls wait, and the counted limits that bind them |
+| admission | who waits, who goes next, who is refused: permits, quotas and keys taken together |
+| taking, permits | what a call may go with, or what it lacks; what was taken for it |
+| forecast | whether a wait would be in vain, and when another try is worth it |
+| standing | who waits where, for what, and until when |
+| queues, room | where calls wait; a provider's bounds, and whether it has idle capacity |
+| fair | whose turn it is in one queue |
+| places, lanes | the counted limits, and the parts of them that are kept for some calls |
 | shortage, holds | who lacks one and the same thing, and how long those who have it keep it |
 | observing | what a share would have done to a call that `mode: observe` lets go |
 | shares | apportionment of fleet-wide limits |

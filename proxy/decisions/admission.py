@@ -1,115 +1,157 @@
 """Admission: the one place that waits for capacity (`semantics.md` §3).
 
 Owns every queue. A waiter holds nothing; on its turn it takes, in one synchronous step, a place in every limit that
-binds it and a key, or it stays.
+binds it, its requests and tokens of every quota, and a key; or it stays.
 
-The order: whenever something comes back, of all queues' first waiters (a queue is one target and one class) that now
-lack nothing the one with the lowest class goes, and of these the one that came first; and so on until none can. So
-nothing is left free that somebody could use: who lacks a place that only its own target needs is passed by others, and
-loses no turn, because for what all need (the process's places) it still stands by its arrival. In a class nobody
-starves: of those who came before it only finitely many can pass it. A newcomer goes at once only if nobody of its class
-or a higher one stands before it at its target, and takes only what no waiter can use.
+The order: whenever something comes back, of all queues' next waiters (a queue is one target, one lane and one class)
+that now lack nothing the one with the lowest class goes, and of these the one whose queue has waited the longest; and
+so on until none can. In a queue tenants take turns (`fair`), and each tenant's waiters go as they came. So nothing is
+left free that somebody could use: who lacks a place that only its own target needs is passed by others, and loses no
+turn, because for what all need (the process's places) it still stands by its arrival. In a class nobody starves: of
+those who came before it only finitely many can pass it. A newcomer goes at once only if nobody of its class or a higher
+one stands before it at its target, and takes only what no waiter can use.
+
+Who lacks tokens may be passed by others that need fewer, but only for `PASSING_SECONDS`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 
+from proxy.decisions.forecast import in_vain, quota_wait, too_large, unusable
 from proxy.decisions.keys import Key, Lack
-from proxy.decisions.observing import least_busy
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Ask, Line, Permit, Queue, Refusal, Waiter
+from proxy.decisions.queues import TIMED, Ask, Line, Queue, Refusal, Waiter
 from proxy.decisions.shortage import Shortage, Thing
-from proxy.outcome import Reason
+from proxy.decisions.standing import Standing
+from proxy.decisions.taking import Missing, find
 
-HOPELESS = "Those who wait already would take longer than this request may wait. Try again later."
+PASSING_SECONDS = 1.0
+"""How long the first of those who lack tokens may be passed by others that need fewer."""
+MOST_PASSING = 8
+"""How many of a queue are looked at for one that needs fewer."""
 
 
 class Admission:
-    """Every queue of the process. All methods are synchronous and are told the time."""
+    """Every queue of the process. All methods are synchronous and are told the time.
 
-    __slots__ = ("_due_at", "_lines", "_sequence", "_shortages", "waiting")
+    `alarm(when)` is called with the time at which time alone may let somebody go: `tick` is due then. `out` are the
+    permits that are out.
+    """
+
+    __slots__ = ("_standing", "alarm", "out")
 
     def __init__(self) -> None:
-        self._lines: dict[Line, None] = {}
-        self._shortages: dict[Thing, Shortage[Queue]] = {}
-        self._sequence = 0
-        self._due_at = inf
-        self.waiting = 0
+        self._standing = Standing()
+        self.alarm: Callable[[float], None] = _nobody
+        self.out: set[Permit] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return self._standing.waiting
 
     def __repr__(self) -> str:
-        return f"<Admission {self.waiting} waiting in {len(self._lines)} lines>"
+        return repr(self._standing).replace("Standing", "Admission")
 
-    def enter_at_once(self, line: Line, tried: Collection[str] | None, now: float) -> Permit | None:
+    def enter_at_once(
+        self, line: Line, tried: Collection[str] | None, now: float, *, klass: int = 1, tokens: float = 0.0
+    ) -> Permit | None:
         """Lets a call go when nobody waits anywhere and everything has a place for it; None: `enter` decides."""
-        if self.waiting:
+        if self._standing.waiting:
             return None
-        taken = self._take(line, tried, now)
+        taken = self._take(line, klass, tokens, tried, now)
         return taken if isinstance(taken, Permit) else None
 
     def enter(self, line: Line, ask: Ask, now: float) -> Permit | Waiter | Refusal:
         """Lets a call go, or queues it, or refuses it at once: a newcomer never overtakes a waiter."""
-        if self.waiting and line.ring in self._shortages:
-            self.pump(now, (line.ring,))  # a key may have rested enough since the last tick
-        before = line.queue_before(ask.klass) if self.waiting else None
+        if (refusal := too_large(line, ask.tokens)) is not None and not line.observes:
+            return refusal
+        standing = self._standing
+        if standing.waiting:
+            self.pump(now, _timed(line))  # a key may have rested enough, or a bucket have filled, since the last tick
+        before = line.queue_before(ask.klass) if standing.waiting else None
         if before is not None and before.shortage is not None:
             lack, shortage = before.lack, before.shortage
         else:
-            taken = self._take(line, ask.tried, now)
+            missing = self._stands_behind(line, ask.klass, now) if standing.waiting else None
+            taken = missing or self._take(line, ask.klass, ask.tokens, ask.tried, now)
             if isinstance(taken, Permit):
                 return taken
-            lack, shortage = taken
-        return self._in_vain(line, ask, lack, shortage, now) or self._queue(line, ask, lack, shortage, now)
+            lack, shortage = taken[0], standing.shortage(taken[1])
+        refusal = in_vain(line, ask, lack, shortage, now)
+        if refusal is not None:
+            return refusal
+        waiter = standing.join(line, ask, lack, shortage, now)
+        self._set_alarm(line.queues[ask.klass], now)
+        return waiter
 
     def returned(self, permit: Permit, now: float) -> None:
-        """A permit came back: who lacks one of its places, or a key, may go now."""
-        if not self.waiting:
+        """A permit came back: who lacks one of its places, its quotas, or a key, may go now."""
+        self.out.discard(permit)
+        standing = self._standing
+        if not standing.waiting:
             return
-        ring = permit.line.ring
-        things: tuple[Thing, ...] = permit.limits if ring is None else (*permit.limits, ring)
+        line = permit.line
+        things: list[Thing] = [*permit.limits, *permit.buckets, line.room]
+        if line.ring is not None:
+            things.append(line.ring)
         held = now - permit.taken_at
         if held >= 0:
-            for thing in things:
-                shortage = self._shortages.get(thing)
-                if shortage is not None and shortage.members:
-                    shortage.hold_ended(held, now)
+            for shortage in standing.lacked(things):
+                shortage.hold_ended(held, now)
         self.pump(now, things)
 
     def pump(self, now: float, things: Iterable[Thing] | None = None) -> None:
-        """Lets every first waiter go that can, in their order, until none can.
+        """Lets every next waiter go that can, in their order, until none can.
 
         `things` are all that may have come back; without them anything may have changed, the policy too.
         """
-        looked_at = [self._everybody(now)] if things is None else self._lacking(things)
+        standing = self._standing
+        looked_at = [standing.everybody(now)] if things is None else standing.lacked(things)
         turns = [
-            (queue.klass, queue.first, shortage) for shortage in looked_at if (queue := shortage.first()) is not None
+            (queue.klass, queue.first, shortage)
+            for shortage in looked_at
+            if not shortage.certain(now) and (queue := shortage.first()) is not None
         ]
         heapq.heapify(turns)
         while turns:
             shortage = heapq.heappop(turns)[2]
             queue = shortage.first()
-            if queue is None or (not self._serve(queue, now) and queue.shortage is shortage):
+            if queue is None:
                 continue  # nothing is left of it
+            stays = not self._serve(queue, now) and queue.shortage is shortage
+            if stays and not self._pass_by(shortage, queue, now):
+                continue
             if (queue := shortage.first()) is not None:
                 heapq.heappush(turns, (queue.klass, queue.first, shortage))
 
     def tick(self, now: float) -> None:
-        """Moves on what time alone decides: keys that have rested, waiters whose time is over."""
-        if not self.waiting:
+        """Moves on what time alone decides: rests, quotas, idle capacity, promotions, waiters whose time is over."""
+        standing = self._standing
+        if not standing.waiting:
             return
-        self.pump(now, self._shortages)
-        if now >= self._due_at:
-            self._refuse_late(now)
+        standing.promote(now)
+        self.pump(now, standing.all_lacked())
+        late = standing.late(now)
+        if late:
+            for waiter, refusal in late:
+                self._refuse(waiter, refusal)
+            self.pump(now, standing.all_lacked())
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """The waiter's caller has gone: what was handed to it meanwhile goes to the next."""
+        """The waiter's caller has gone: what was handed to it meanwhile, and what it stood before, goes to the next."""
         self.goes_on(waiter)
         if waiter.permit is not None:
             waiter.permit.give_back(now)
         elif waiter.refusal is None:
-            self._remove(waiter)
+            shortage = waiter.line.queues[waiter.klass].shortage
+            self._standing.leave(waiter)
+            if shortage is not None:
+                self.pump(now, (shortage.thing, waiter.line.room))
 
     def flush(self, line: Line, refusal: Refusal, now: float) -> None:
         """Refuses everybody in a line at once (its breaker has opened), also who has a permit but has not gone on.
@@ -126,6 +168,7 @@ class Admission:
             permit, waiter.permit, waiter.refusal = waiter.permit, None, refusal
             if permit is not None:
                 permit.give_back(now)
+        self.pump(now, (line.room, *_timed(line)))
 
     def goes_on(self, waiter: Waiter) -> None:
         """The waiter's task runs again: what was handed to it is in use from now on."""
@@ -133,153 +176,89 @@ class Admission:
 
     # Taking
 
-    def _take(self, line: Line, tried: Collection[str] | None, now: float) -> Permit | tuple[Lack, Shortage[Queue]]:
-        """Takes everything, or says what is missing (the narrowest limit first) and takes nothing."""
-        for places in reversed(line.limits):
-            if places.used >= places.size and not line.observes:
-                return Lack.PERMIT, self._shortage(places)
-        ring = line.ring
-        if ring is None:
-            return Permit(line, None, now, self.returned)
-        key = ring.choose(now, tried)
-        if key is Lack.PERMIT and line.observes:
-            key = least_busy(ring, tried, now)
-        return Permit(line, key, now, self.returned) if isinstance(key, Key) else (key, self._shortage(ring))
+    def _take(
+        self, line: Line, klass: int, tokens: float, tried: Collection[str] | None, now: float
+    ) -> Permit | Missing:
+        """Takes everything, or says what is missing and takes nothing."""
+        found = find(line, klass, tokens, tried, now)
+        if found is not None and not isinstance(found, Key):
+            return found
+        permit = Permit(line, found, now, self.returned, klass=klass, tokens=tokens)
+        self.out.add(permit)
+        return permit
 
     def _serve(self, queue: Queue, now: float) -> bool:
-        """Decides about the first waiter of a queue; False when it stays."""
-        waiter = queue.waiters[0]
-        taken = self._take(queue.line, waiter.tried, now)
+        """Decides about the next waiter of a queue; False when it stays."""
+        waiter = queue.waiters.next
+        taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
         if isinstance(taken, Permit):
-            self._remove(waiter)
-            waiter.permit = taken
-            queue.line.handed.add(waiter)
-            waiter.wake()
+            self._hand(waiter, taken)
             return True
-        lack, shortage = taken
+        lack, thing = taken
         if lack is Lack.NO_KEY:
-            self._refuse(waiter, _unusable())
+            self._refuse(waiter, unusable())
             return True
-        self._lacks(queue, lack, now)
-        queue.stand_in(shortage)
+        self._standing.lacks(queue, lack, self._standing.shortage(thing), now)
+        self._set_alarm(queue, now)
         return False
 
-    # Queueing
+    def _pass_by(self, shortage: Shortage[Queue], stuck: Queue, now: float) -> bool:
+        """Lets one go of those who need less of a thing than its first, or for whom another part of it is kept."""
+        if not shortage.divisible:
+            return False
+        smaller = not isinstance(shortage.thing, Places)
+        if smaller and now - stuck.waiters.next.lack_since > PASSING_SECONDS:
+            return False
+        for queue in shortage.in_order():
+            if not smaller and queue.groups == stuck.groups:
+                continue
+            for waiter in queue.waiters.in_turn(MOST_PASSING if smaller else 1):
+                taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
+                if isinstance(taken, Permit):
+                    self._hand(waiter, taken)
+                    return True
+        return False
 
-    def _in_vain(self, line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: float) -> Refusal | None:
-        """Returns the refusal of a newcomer for whom waiting would be in vain, or has no room."""
-        left = ask.deadline_at - now
-        if line.ring is not None:
-            usable_at = line.ring.usable_at(now)
-            if usable_at is None:
-                return _unusable()
-            rests = usable_at - now
-            waits = ask.limits.quota_wait if lack is Lack.KEY else ask.limits.queue + ask.limits.quota_wait
-            if rests > 0 and rests > min(waits, left):
-                return Refusal(reason=Reason.KEYS_RESTING, retry_after=rests)
-        if not line.room.has_room(ask.bytes):
-            return Refusal(reason=Reason.QUEUE_FULL, retry_after=shortage.expected_wait(ask.klass, now))
-        if lack is Lack.PERMIT:
-            seconds = min(ask.limits.queue, left)
-            if seconds <= 0 or shortage.hopeless(ask.klass, seconds, now):
-                after = shortage.expected_wait(ask.klass, now)
-                return Refusal(reason=Reason.QUEUE_TIMEOUT, retry_after=after, detail=HOPELESS * (seconds > 0))
+    def _stands_behind(self, line: Line, klass: int, now: float) -> Missing | None:
+        """Returns what a newcomer may not take although it might fit, because others of its class wait for more of it.
+
+        A newcomer that needs less is let pass by the next `pump`, as long as they may be passed.
+        """
+        for shortage in self._standing.lacked(_timed(line)):
+            first = shortage.first()
+            if first is None or first.klass > klass or first.lack is not Lack.QUOTA:
+                continue
+            if now - first.waiters.next.lack_since > PASSING_SECONDS:
+                return Lack.QUOTA, shortage.thing
         return None
 
-    def _queue(self, line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: float) -> Waiter:
-        self._sequence += 1
-        queue = line.queues[ask.klass]
-        waiter = Waiter(line, lack, ask, now, self._sequence)
-        queue.waiters.append(waiter)
-        if len(queue) == 1:
-            queue.lack = lack
-            queue.stand_in(shortage)
-        self._due_at = min(self._due_at, waiter.expires_at)
-        self._lines[line] = None
-        line.room.waiting += 1
-        line.room.bytes += ask.bytes
-        self.waiting += 1
-        return waiter
-
-    def _lacks(self, queue: Queue, lack: Lack, now: float) -> None:
-        """Notes what everybody in the queue lacks now: it decides which of their clocks runs."""
-        if lack is queue.lack:
-            return
-        queue.lack = lack
-        for waiter in queue.waiters:
-            waiter.lacks(lack, now)
-            self._due_at = min(self._due_at, waiter.expires_at)
-
-    def _remove(self, waiter: Waiter) -> None:
-        line = waiter.line
-        queue = line.queues[waiter.klass]
-        if queue.waiters[0] is waiter:
-            queue.waiters.popleft()
-        else:
-            queue.waiters.remove(waiter)
-        line.room.waiting -= 1
-        line.room.bytes -= waiter.bytes
-        self.waiting -= 1
-        if not queue.waiters:
-            queue.stand_in(None)
-            if not any(line.waiters):
-                del self._lines[line]
-
-    # Shortages
-
-    def _shortage(self, thing: Thing) -> Shortage[Queue]:
-        found = self._shortages.get(thing)
-        if found is None:
-            found = self._shortages[thing] = Shortage(thing)
-        return found
-
-    def _lacking(self, things: Iterable[Thing]) -> list[Shortage[Queue]]:
-        """Returns the shortages of these things that may have an end."""
-        found = (self._shortages.get(thing) for thing in things)
-        return [shortage for shortage in found if shortage is not None and not shortage.certain]
-
-    def _everybody(self, now: float) -> Shortage[Queue]:
-        """Returns all queues as if they lacked one thing that there is plenty of; forgets shortages of the past."""
-        everybody: Shortage[Queue] = Shortage(Places("everything", 1))
-        for line in self._lines:
-            for queue in line.queues:
-                if queue.waiters:
-                    queue.stand_in(everybody)
-        self._shortages = {
-            thing: shortage for thing, shortage in self._shortages.items() if not shortage.holds.stale(now)
-        }
-        return everybody
-
-    # Refusing
+    def _hand(self, waiter: Waiter, permit: Permit) -> None:
+        self._standing.leave(waiter, served=True)
+        waiter.permit = permit
+        waiter.line.handed.add(waiter)
+        waiter.wake()
 
     def _refuse(self, waiter: Waiter, refusal: Refusal) -> None:
-        self._remove(waiter)
+        self._standing.leave(waiter)
         waiter.refusal = refusal
         waiter.wake()
 
-    def _refuse_late(self, now: float) -> None:
-        self._due_at = inf
-        for queue in [queue for line in self._lines for queue in line.queues if queue.waiters]:
-            late = [waiter for waiter in queue.waiters if waiter.expires_at <= now]
-            refusal = self._why_late(queue, now) if late else None
-            for waiter in late:
-                assert refusal is not None
-                self._refuse(waiter, refusal)
-            self._due_at = min([self._due_at, *(waiter.expires_at for waiter in queue.waiters)])
-
-    @staticmethod
-    def _why_late(queue: Queue, now: float) -> Refusal:
-        """Names what was missing when the time was over."""
-        ring = queue.line.ring
-        usable_at = ring.usable_at(now) if ring is not None else now
-        if usable_at is None:
-            return _unusable()
-        if queue.lack is Lack.KEY:
-            return Refusal(reason=Reason.KEYS_RESTING, retry_after=usable_at - now)
-        assert queue.shortage is not None
-        return Refusal(reason=Reason.QUEUE_TIMEOUT, retry_after=queue.shortage.expected_wait(queue.klass, now))
+    def _set_alarm(self, queue: Queue, now: float) -> None:
+        """Asks to be looked at again when time alone will have brought back what is missing."""
+        line, when = queue.line, inf
+        if queue.lack is Lack.IDLE:
+            when = line.room.idle_at(now)
+        elif queue.lack in TIMED:
+            when = now + quota_wait(line, queue.klass, queue.waiters.next.tokens, now)
+        if now < when < inf:
+            self.alarm(when)
 
 
-def _unusable() -> Refusal:
-    """No key can ever be used by waiting."""
-    return Refusal(reason=Reason.KEYS_UNUSABLE, retry_after=None)
+def _timed(line: Line) -> tuple[Thing, ...]:
+    """Returns what time alone brings back of what binds a line."""
+    ring = line.ring
+    return (*line.requests, *line.tokens) if ring is None else (*line.requests, *line.tokens, ring)
+
+
+def _nobody(when: float) -> None:
+    """An alarm that nobody listens to: the ticker comes anyway."""

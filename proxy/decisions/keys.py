@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
+from proxy.decisions.left import Left
 from proxy.decisions.places import Places
+from proxy.decisions.quota import Bucket
 from proxy.exchange import Credential
 from proxy.outcome import Outcome, OutcomeKind
 
@@ -20,6 +23,10 @@ class Lack(StrEnum):
     """What a call that may not go now is missing."""
 
     PERMIT = "permit"
+    IDLE = "idle"
+    """P2 runs in idle capacity, and there is none."""
+    QUOTA = "quota"
+    """Requests or tokens per minute."""
     KEY = "key"
     """All usable keys rest."""
     NO_KEY = "no_key"
@@ -36,12 +43,24 @@ class KeyStatistics:
     in_use: int
     limit: int | None
     weight: float
+    left: float
+
+
+LEAST_PART = 0.01
+"""A key of which next to nothing is left is still chosen now and then: what it says next may be better."""
 
 
 class Key:
-    """One credential's state. `places` is its own concurrency share, None without one."""
+    """One credential's state. `places` is its own concurrency share, None without one.
 
-    __slots__ = ("_secret_hash", "credential", "current", "id", "parked", "places", "rests_until", "weight")
+    `requests` and `tokens` are its own buckets, `left` what its provider last said is left; `metered`: it has any
+    bucket.
+    """
+
+    __slots__ = (
+        "_secret_hash", "credential", "current", "id", "left", "metered", "parked", "places", "requests",
+        "rests_until", "tokens", "weight",
+    )  # fmt: skip
 
     def __init__(self, key_id: str) -> None:
         self.id = key_id
@@ -51,7 +70,43 @@ class Key:
         self.current = 0.0
         self.rests_until = 0.0
         self.parked = False
+        self.requests: tuple[Bucket, ...] = ()
+        self.tokens: tuple[Bucket, ...] = ()
+        self.metered = False
+        self.left = Left()
         self._secret_hash = ""
+
+    def reconfigure(
+        self,
+        *,
+        weight: float,
+        places: Places | None,
+        requests: tuple[Bucket, ...] = (),
+        tokens: tuple[Bucket, ...] = (),
+    ) -> None:
+        """Takes its limits as the policy now has them."""
+        self.weight = weight
+        self.places = places
+        self.requests, self.tokens = requests, tokens
+        self.metered = bool(requests or tokens)
+
+    @property
+    def usable(self) -> bool:
+        """Whether waiting may bring it back."""
+        return not self.parked and self.credential is not None
+
+    def part(self, now: float) -> float:
+        """Returns how much (0-1) is left of it, by its own buckets and by its provider's word."""
+        part = self.left.part(now)
+        for bucket in (*self.requests, *self.tokens):
+            part = min(part, bucket.part(now))
+        return part
+
+    def quota_wait(self, now: float, tokens: float, *, urgent: bool) -> float:
+        """Returns the seconds until its buckets let a call of so many tokens go; 0 for now."""
+        waits = [bucket.wait(1.0, now, urgent=urgent) for bucket in self.requests]
+        waits += [bucket.wait(tokens, now, urgent=urgent) for bucket in self.tokens]
+        return max(waits, default=0.0)
 
     def renew(self, credential: Credential | None, secret_hash: str) -> None:
         """Takes the secret as it now is; another secret ends parking and rest, which belonged to the old one."""
@@ -60,6 +115,7 @@ class Key:
             self._secret_hash = secret_hash
             self.parked = False
             self.rests_until = 0.0
+            self.left = Left()
 
     def __repr__(self) -> str:
         return f"<Key {self.id}{' parked' * self.parked}>"
@@ -84,42 +140,69 @@ class KeyRing:
         """Replaces who is told of rests and parking."""
         self._on_change = on_change
 
-    def choose(self, now: float, tried: Collection[str] | None) -> Key | Lack:
-        """Returns the next key by smooth weighted choice, untried ones first; or what is missing. Takes nothing."""
-        best: Key | None = None
-        lack = Lack.NO_KEY
-        total = 0.0
+    def choose(
+        self,
+        now: float,
+        tried: Collection[str] | None,
+        *,
+        klass: int = 1,
+        tokens: float = 0.0,
+        groups: Collection[str] = (),
+    ) -> Key | Lack:
+        """Returns the next key by smooth choice, weighted by what is left of each, untried ones first. Takes nothing.
+
+        Without one it says what is missing: of what the keys lack, that by which one of them is soonest usable.
+        """
+        lacks = [Lack.NO_KEY]
         fresh = [key for key in self.keys if key.id not in tried] if tried else self.keys
         for candidates in (fresh, self.keys) if tried else (fresh,):
+            free = []
             for key in candidates:
-                if key.parked or key.credential is None:
-                    continue
-                if key.rests_until > now:
-                    lack = Lack.KEY if lack is Lack.NO_KEY else lack
-                    continue
-                if key.places is not None and key.places.used >= key.places.size:
-                    lack = Lack.PERMIT
-                    continue
-                total += key.weight
-                key.current += key.weight
-                if best is None or key.current > best.current:
-                    best = key
-            if best is not None:
-                best.current -= total
-                return best
-        return lack
+                lack = self._lack(key, now, klass, tokens, groups)
+                if lack is None:
+                    free.append(key)
+                else:
+                    lacks.append(lack)
+            if free:
+                return _smoothly(free, now)
+        return min(lacks, key=_SOONEST.__getitem__)
+
+    @staticmethod
+    def _lack(key: Key, now: float, klass: int, tokens: float, groups: Collection[str]) -> Lack | None:
+        if key.parked or key.credential is None:
+            return Lack.NO_KEY
+        if key.rests_until > now:
+            return Lack.KEY
+        places = key.places
+        if places is not None and (places.used >= places.size or (places.reserves and not places.free(groups))):
+            return Lack.PERMIT
+        if key.metered and key.quota_wait(now, tokens, urgent=klass == 0) > 0:
+            return Lack.QUOTA
+        return None
 
     def has_other(self, now: float, tried: Collection[str]) -> bool:
         """Whether a key that this request has not tried could be used now."""
-        return any(
-            key.id not in tried and not key.parked and key.credential is not None and key.rests_until <= now
-            for key in self.keys
-        )
+        return any(key.id not in tried and key.usable and key.rests_until <= now for key in self.keys)
 
     def usable_at(self, now: float) -> float | None:
-        """Returns when the first key can be used again; None when none ever can by waiting."""
-        times = [max(key.rests_until, now) for key in self.keys if not key.parked and key.credential is not None]
+        """Returns when the first key has rested enough; None when none ever can be used by waiting."""
+        times = [max(key.rests_until, now) for key in self.keys if key.usable]
         return min(times) if times else None
+
+    def quota_at(self, now: float, tokens: float, *, urgent: bool) -> float:
+        """Returns when the first key has rested and has quota for so many tokens; endless when none ever has."""
+        times = [
+            max(key.rests_until, now + key.quota_wait(now, tokens, urgent=urgent)) for key in self.keys if key.usable
+        ]
+        return min(times, default=inf)
+
+    def never(self, tokens: float) -> bool:
+        """Whether no key can ever carry so many tokens."""
+        return bool(self.keys) and all(any(bucket.never(tokens) for bucket in key.tokens) for key in self.keys)
+
+    def part(self, now: float) -> float:
+        """Returns how much (0-1) is left of the key of which the most is left; 0 when none can be used now."""
+        return max((key.part(now) for key in self.keys if key.usable and key.rests_until <= now), default=0.0)
 
     def judge(self, key: Key, outcome: Outcome, now: float, *, used: Credential | None) -> None:
         """Draws the consequences of an attempt's end for its key: a rest, or parking, or nothing.
@@ -149,6 +232,7 @@ class KeyRing:
                 in_use=key.places.used if key.places is not None else 0,
                 limit=key.places.size if key.places is not None else None,
                 weight=key.weight,
+                left=key.part(now),
             )
             for key in self.keys
         )
@@ -160,3 +244,22 @@ class KeyRing:
         if key.parked:
             return "parked"
         return "resting" if key.rests_until > now else "usable"
+
+
+_SOONEST = {Lack.PERMIT: 0, Lack.QUOTA: 1, Lack.KEY: 2, Lack.NO_KEY: 3}
+
+
+def _smoothly(keys: Sequence[Key], now: float) -> Key:
+    """Chooses by smooth weighted round robin; each key weighs as much as is left of it."""
+    total = 0.0
+    best = keys[0]
+    if len(keys) == 1:
+        return best
+    for key in keys:
+        weight = key.weight * max(key.part(now), LEAST_PART)
+        total += weight
+        key.current += weight
+        if key.current > best.current:
+            best = key
+    best.current -= total
+    return best

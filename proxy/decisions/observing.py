@@ -7,11 +7,11 @@ place as long as calls have lately done. Keys are chosen, waited for and refused
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
-from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
+from proxy.decisions.room import LOWEST
+from proxy.decisions.taking import above, emptiest, usable
 from proxy.observer import Would
 
 SMOOTHING = 0.1
@@ -39,38 +39,39 @@ class Tally:
         self.hold_seconds += (SMOOTHING if self.hold_seconds else 1.0) * (seconds - self.hold_seconds)
 
 
-def would_do(line: Line, tally: Tally, queue_seconds: float, now: float) -> Would | None:
-    """Returns what enforcing would do to a call that comes now and may wait `queue_seconds`; None: let it go."""
+def would_do(
+    line: Line, tally: Tally, waits: WaitLimits, now: float, *, klass: int = 1, tokens: float = 0.0
+) -> Would | None:
+    """Returns what enforcing would do to a call that comes now and may wait so long; None: let it go."""
+    quota = _quota(line, klass, tokens, now)
     full = _fullest(line, now)
+    if quota > waits.quota_wait:
+        return Would.QUOTA_EXHAUSTED
     if full is None:
-        return None
+        return Would.WAIT if quota > 0 or (klass == LOWEST and not line.room.idle(now)) else None
     before = full.used - full.size
     if before >= line.room.max_waiters:
         return Would.QUEUE_FULL
-    if not full.size or tally.hold_seconds * (before + 1) / full.size >= queue_seconds:
+    if not full.size or tally.hold_seconds * (before + 1) / full.size >= waits.queue:
         return Would.QUEUE_TIMEOUT
     return Would.WAIT
-
-
-def least_busy(ring: KeyRing, tried: Collection[str] | None, now: float) -> Key:
-    """Returns the key that is least above its share, untried ones first, when every key that could be used is full."""
-    return min(_usable(ring, now), key=lambda key: (key.id in (tried or ()), _above(key.places)))
 
 
 def _fullest(line: Line, now: float) -> Places | None:
     """Returns the limit whose queue would be the longest; None when the call has a place in all."""
     full = [places for places in line.limits if places.used >= places.size]
     if line.ring is not None:
-        own = [key.places for key in _usable(line.ring, now)]
+        own = [key.places for key in usable(line.ring, now)]
         taken = [places for places in own if places is not None and places.used >= places.size]
         if taken and len(taken) == len(own):
-            full.append(min(taken, key=_above))
-    return max(full, key=_above, default=None)
+            full.append(min(taken, key=above))
+    return max(full, key=above, default=None)
 
 
-def _above(places: Places | None) -> int:
-    return places.used - places.size if places is not None else 0
-
-
-def _usable(ring: KeyRing, now: float) -> Iterator[Key]:
-    return (key for key in ring.keys if not key.parked and key.credential is not None and key.rests_until <= now)
+def _quota(line: Line, klass: int, tokens: float, now: float) -> float:
+    """Returns the seconds until a call has quota; that keys rest is no quota of ours."""
+    urgent = klass == 0
+    bucket = emptiest(line, tokens, now, urgent=urgent)
+    wait = bucket.wait(tokens if bucket in line.tokens else 1.0, now, urgent=urgent) if bucket is not None else 0.0
+    keys = [] if line.ring is None else [key.quota_wait(now, tokens, urgent=urgent) for key in usable(line.ring, now)]
+    return max(wait, min(keys, default=0.0))

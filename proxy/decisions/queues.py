@@ -6,26 +6,23 @@ Who goes when is decided in `admission`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import inf
 
 from proxy.decisions.deadline import WaitLimits
-from proxy.decisions.keys import Key, KeyRing, Lack
-from proxy.decisions.places import Places
+from proxy.decisions.fair import FairQueue
+from proxy.decisions.keys import KeyRing, Lack
+from proxy.decisions.permits import Permit
+from proxy.decisions.places import URGENT, Places
+from proxy.decisions.quota import Bucket
+from proxy.decisions.room import LOWEST, Room
 from proxy.decisions.shortage import Shortage
 from proxy.outcome import Reason
 
 CLASSES = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """`queue`: most waiters of a provider (0: max(8, 2 × share)) and most bytes of bodies that wait."""
-
-    max: int = 0
-    bytes: int = 64 * 1024 * 1024
+TIMED = frozenset({Lack.KEY, Lack.QUOTA})
+"""What is waited for under `quota_wait`: time alone brings it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,31 +34,6 @@ class Refusal:
     detail: str = ""
 
 
-class Room:
-    """A provider's waiting room: how many wait, and the bounds; `observes`: nobody waits for a place in it."""
-
-    __slots__ = ("bytes", "max_bytes", "max_waiters", "name", "observes", "waiting")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.waiting = self.bytes = 0
-        self.max_waiters = self.max_bytes = 0
-        self.observes = False
-
-    def reconfigure(self, settings: QueueSettings, *, share: int, observes: bool = False) -> None:
-        """Takes new bounds, `share` being the provider's; who waits already keeps its place."""
-        self.max_waiters = settings.max or max(8, 2 * share)
-        self.max_bytes = settings.bytes
-        self.observes = observes
-
-    def has_room(self, body_bytes: int) -> bool:
-        """Whether one more may wait, with a body of so many bytes."""
-        return self.waiting < self.max_waiters and self.bytes + body_bytes <= self.max_bytes
-
-    def __repr__(self) -> str:
-        return f"<Room {self.name} {self.waiting}/{self.max_waiters} waiting>"
-
-
 class Queue:
     """Who waits in one line, of one class. While anybody does, all lack the same: `lack`, in `shortage`."""
 
@@ -70,7 +42,7 @@ class Queue:
     def __init__(self, line: Line, klass: int) -> None:
         self.line = line
         self.klass = klass
-        self.waiters: deque[Waiter] = deque()
+        self.waiters: FairQueue[Waiter] = FairQueue()
         self.lack = Lack.PERMIT
         self.shortage: Shortage[Queue] | None = None
 
@@ -82,8 +54,13 @@ class Queue:
 
     @property
     def first(self) -> int:
-        """The number of its first waiter."""
-        return self.waiters[0].sequence
+        """The number of its earliest waiter."""
+        return self.waiters.oldest
+
+    @property
+    def groups(self) -> Collection[str]:
+        """Whose reserves its calls may use."""
+        return self.line.groups[self.klass]
 
     def going(self, rounds: int) -> int:
         """How many of its waiters all its limits would let go while each place is used so many times."""
@@ -104,18 +81,25 @@ class Line:
     """The queues of one target, one for each class, and what binds its calls.
 
     `waiters` are those of each queue. `handed` are the waiters that were given a permit and have not gone on yet.
-    A line that observes, by itself or with its room, counts its calls in every limit and lets them go though a limit
-    is full (`mode: observe`).
+    `requests` and `tokens` are the buckets that every call takes one, and its tokens, from. `groups` are, by class,
+    those whose reserves its calls may use. A line that observes, by itself or with its room, counts its calls in every
+    limit and lets them go though a limit is full (`mode: observe`).
     """
 
-    __slots__ = ("_observes", "handed", "limits", "name", "queues", "ring", "room", "waiters")
+    __slots__ = (
+        "_observes", "groups", "handed", "limits", "name", "queues", "requests", "ring", "room", "tokens", "waiters",
+    )  # fmt: skip
 
-    def __init__(self, name: str, room: Room, *, observes: bool = False) -> None:
+    def __init__(self, name: str, room: Room, *, observes: bool = False, lanes: Collection[str] = ()) -> None:
         self.name = name
         self.room = room
         self._observes = observes
         self.limits: tuple[Places, ...] = ()
         self.ring: KeyRing | None = None
+        self.requests: tuple[Bucket, ...] = ()
+        self.tokens: tuple[Bucket, ...] = ()
+        own = frozenset(lanes)
+        self.groups = (own | {URGENT}, own, own)
         self.queues = tuple(Queue(self, klass) for klass in range(CLASSES))
         self.waiters = tuple(queue.waiters for queue in self.queues)
         self.handed: set[Waiter] = set()
@@ -125,14 +109,27 @@ class Line:
         """Whether nobody waits for a place here."""
         return self._observes or self.room.observes
 
-    def reconfigure(self, limits: tuple[Places, ...], ring: KeyRing | None) -> None:
-        """Takes the limits that now bind this target, the widest first.
+    def reconfigure(
+        self,
+        limits: tuple[Places, ...],
+        ring: KeyRing | None,
+        *,
+        requests: tuple[Bucket, ...] = (),
+        tokens: tuple[Bucket, ...] = (),
+    ) -> None:
+        """Takes what now binds this target, of the limits the widest first.
 
         Permits that are out stay counted where they were taken; who waits is judged by the new limits at the next
         `Admission.pump`.
         """
         self.limits = limits
         self.ring = ring
+        self.requests = requests
+        self.tokens = tokens
+
+    def bind(self, limits: tuple[Places, ...]) -> None:
+        """Takes other limits; keys and quotas stay."""
+        self.limits = limits
 
     def queue_before(self, klass: int) -> Queue | None:
         """Returns the queue behind which a newcomer of this class stands, its own if possible; None: it is first."""
@@ -141,75 +138,34 @@ class Line:
                 return queue
         return None
 
+    def part(self, now: float) -> float:
+        """Returns how much is left (0-1) of what binds this target: of its narrowest limit; 0 when no call can go."""
+        parts = [max(places.size - places.used, 0) / places.size if places.size else 0.0 for places in self.limits]
+        parts += [bucket.part(now) for bucket in (*self.requests, *self.tokens)]
+        if self.ring is not None:
+            parts.append(self.ring.part(now))
+        return min(parts, default=1.0)
+
     def __repr__(self) -> str:
         return f"<Line {self.name} {sum(map(len, self.waiters))} waiting>"
-
-
-class Permit:
-    """Leave for one attempt. `release` gives everything back, once, however often it is called.
-
-    `taken_at` is infinity for one that came back unused.
-    """
-
-    __slots__ = ("_returned", "key", "limits", "line", "released", "taken_at")
-
-    def __init__(self, line: Line, key: Key | None, now: float, returned: Callable[[Permit, float], None]) -> None:
-        self._returned = returned
-        self.line = line
-        limits = line.limits
-        if key is not None and key.places is not None:
-            limits = (*limits, key.places)
-        for places in limits:
-            places.used += 1
-        self.limits = limits
-        self.key = key
-        self.taken_at = now
-        self.released = False
-
-    def release(self, now: float) -> None:
-        """Gives the places back and lets the next waiters go."""
-        if self.released:
-            return
-        self.released = True
-        for places in self.limits:
-            places.used -= 1
-        self._returned(self, now)
-
-    def give_back(self, now: float) -> None:
-        """Releases what was never used: how long it was held tells nothing."""
-        self.taken_at = inf
-        self.release(now)
-
-    def __repr__(self) -> str:
-        key = f" with key {self.key.id}" if self.key is not None else ""
-        return f"<Permit{key} of {self.line.room.name}{' released' * self.released}>"
 
 
 class Waiter:
     """One call in a queue. `wake` is called once, when `permit` or `refusal` has been set."""
 
     __slots__ = (
-        "bytes",
-        "deadline_at",
-        "expires_at",
-        "klass",
-        "lack",
-        "lack_since",
-        "limits",
-        "line",
-        "permit",
-        "refusal",
-        "sequence",
-        "since",
-        "spent",
-        "tried",
-        "wake",
-    )
+        "bytes", "cost", "deadline_at", "expires_at", "klass", "lack", "lack_since", "limits", "line", "permit",
+        "promote_at", "refusal", "sequence", "since", "spent", "tenant", "tokens", "tried", "wake",
+    )  # fmt: skip
 
     def __init__(self, line: Line, lack: Lack, ask: Ask, now: float, sequence: int) -> None:
         self.line = line
         self.klass = ask.klass
         self.tried = ask.tried
+        self.tenant = ask.tenant
+        self.tokens = ask.tokens
+        self.cost = ask.tokens or 1.0
+        self.promote_at = now + ask.promote_after if ask.klass == LOWEST else inf
         self.bytes = ask.bytes
         self.limits = ask.limits
         self.deadline_at = ask.deadline_at
@@ -233,20 +189,33 @@ class Waiter:
             self.lack = lack
             self._due()
 
+    def promoted(self, sequence: int) -> None:
+        """Counts as a newcomer of the class above from here on; how long it may wait in all stays."""
+        self.klass -= 1
+        self.sequence = sequence
+        self.promote_at = inf
+
     def _due(self) -> None:
-        limit = self.limits.quota_wait if self.lack is Lack.KEY else self.limits.queue
+        limit = self.limits.quota_wait if self.lack in TIMED else self.limits.queue
         self.expires_at = min(self.lack_since + limit, self.deadline_at)
 
 
 @dataclass(slots=True, kw_only=True)
 class Ask:
-    """What a call brings to admission: class (0-2), bytes of its body, how long it may wait, which keys it tried."""
+    """What a call brings to admission: class (0-2), bytes of its body, how long it may wait, which keys it tried.
+
+    `tokens` is what it will probably use, 0 where nobody counts; `tenant` whose it is. A P2 that has waited
+    `promote_after` seconds queues as P1.
+    """
 
     klass: int = 1
     bytes: int = 0
     limits: WaitLimits
     deadline_at: float = inf
     tried: Collection[str] | None = None
+    tokens: float = 0.0
+    tenant: str = ""
+    promote_after: float = inf
 
 
 def _nobody() -> None:

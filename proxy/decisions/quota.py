@@ -97,6 +97,11 @@ class Bucket:
         self._refill(now)
         self._level = min(self._level, remaining)
 
+    def forgive(self, now: float) -> None:
+        """Lets a debt be at most a minute of rate: where nothing is enforced it would outlast what made it."""
+        self._refill(now)
+        self._level = max(self._level, -self.rate * MINUTE)
+
     def _refill(self, now: float) -> None:
         if now > self._at:
             self._level = min(self._level + (now - self._at) * self.rate, self.capacity)

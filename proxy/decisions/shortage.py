@@ -12,12 +12,14 @@ from typing import Generic, Protocol, TypeVar
 from proxy.decisions.holds import Holds
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.places import Places
+from proxy.decisions.quota import Bucket
+from proxy.decisions.room import Room
 
 MARGIN = 2.0
 """How many times longer than it may wait a call must have to wait to be refused at once: holds are never equal."""
 SHORTEST_RETRY_AFTER = 1.0
 
-Thing = Places | KeyRing
+Thing = Places | KeyRing | Bucket | Room
 
 
 class Queued(Protocol):
@@ -84,11 +86,24 @@ class Shortage(Generic[Q]):
                 return queue
         return None
 
+    def in_order(self) -> list[Q]:
+        """Returns all queues that stand here, in their order."""
+        return sorted(self.members, key=lambda queue: (queue.klass, queue.first))
+
+    def certain(self, now: float) -> bool:
+        """Whether nothing of it is there, so that looking at anybody would be in vain."""
+        match self.thing:
+            case Places() as places:
+                return places.used >= places.size
+            case Room() as room:
+                return not room.observes and not room.idle(now)
+        return False
+
     @property
-    def certain(self) -> bool:
-        """Whether all places are taken, so that looking at anybody would be in vain."""
+    def divisible(self) -> bool:
+        """Whether somebody may have of it what is not enough, or not meant, for the first."""
         thing = self.thing
-        return isinstance(thing, Places) and thing.used >= thing.size
+        return isinstance(thing, Bucket | KeyRing) or (isinstance(thing, Places) and bool(thing.reserves))
 
     @property
     def at_once(self) -> int:
@@ -96,6 +111,8 @@ class Shortage(Generic[Q]):
         thing = self.thing
         if isinstance(thing, Places):
             return max(thing.size, thing.used)
+        if not isinstance(thing, KeyRing):
+            return 0
         keys = [key for key in thing.keys if not key.parked and key.credential is not None]
         sizes = [key.places.size for key in keys if key.places is not None]
         return sum(sizes) if len(sizes) == len(keys) else 0

@@ -6,8 +6,8 @@ from proxy.decisions.adaptive import AdaptiveSettings
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
-from proxy.decisions.queues import QueueSettings
 from proxy.decisions.quota import QuotaSettings
+from proxy.decisions.room import QueueSettings
 from proxy.policy.problem import Path
 from proxy.policy.schema.providers import (
     Adaptive,

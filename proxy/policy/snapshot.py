@@ -18,9 +18,9 @@ from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.lanes import LaneSettings
-from proxy.decisions.queues import QueueSettings
 from proxy.decisions.quota import QuotaSettings
 from proxy.decisions.retry import RetrySettings
+from proxy.decisions.room import QueueSettings
 from proxy.decisions.shares import FleetSettings
 from proxy.decisions.tenants import TenantsSettings
 

@@ -8,7 +8,9 @@
 | workshop | what all providers of one policy are assembled with |
 | targets, models | one provider's pipelines; a tier's pipelines by model |
 | tenants | what all policies know of tenants, and each route's stage |
-| capacity, rings | what binds a provider's calls: shares, queues, lines; its keys |
+| capacity, rings | what binds a provider's calls: shares, queues, lines, lanes; its keys |
+| quotas | the buckets of providers, models and keys |
+| alarm | the moment at which time alone may let a waiter go |
 | cores | one provider's decision cores, found where they are kept or made |
 | spreads | a tier over equals, each as its place in the order wants |
 | upstreams, addresses | one address of a provider; several of them as one |

@@ -14,6 +14,7 @@ from proxy.decisions.admission import Admission
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import AnyRequest, Matcher, Router
 from proxy.decisions.deadline import answer_pace, phase_limits, wait_limits
+from proxy.decisions.lanes import group_of
 from proxy.decisions.places import Places
 from proxy.decisions.retry import RetryBudget
 from proxy.decisions.shares import share_of
@@ -27,6 +28,7 @@ from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.models import TierParts
+from proxy.runtime.quotas import counting, learns
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
@@ -85,29 +87,9 @@ class Runtime:
         self._shop.admission.pump(now)
 
 
-def assemble(
-    snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets, *, counting: frozenset[str] = frozenset()
-) -> Runtime:
-    """Builds the Runtime of a snapshot; changes nothing that lives. Tokens of providers in `counting` are counted."""
-    around.kept.begin()
-    shop = Workshop(
-        kept=around.kept,
-        admission=around.admission,
-        process_places=_process_places(snapshot, around),
-        fleet=snapshot.fleet,
-        secrets=secrets,
-        observer=around.observer,
-        clock=around.clock,
-        bits=around.bits,
-        changes=[],
-        auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
-        commits_before=around.kept.commits,
-        observe=snapshot.observe,
-        counting=counting,
-    )
-    if shop.process_places is not None and snapshot.concurrency is not None:
-        places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")
-        shop.later(lambda: places.reconfigure(size))
+def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -> Runtime:
+    """Builds the Runtime of a snapshot; changes nothing that lives."""
+    shop = _workshop(snapshot, around, secrets)
     providers = {provider.name: Provider(provider, shop) for provider in snapshot.providers}
     for route in snapshot.routes or ():
         for tier in route.asked():
@@ -129,11 +111,48 @@ def assemble(
     )
 
 
+def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -> Workshop:
+    around.kept.begin()
+    shop = Workshop(
+        kept=around.kept,
+        admission=around.admission,
+        process_places=_process_places(snapshot, around),
+        fleet=snapshot.fleet,
+        secrets=secrets,
+        observer=around.observer,
+        clock=around.clock,
+        bits=around.bits,
+        changes=[],
+        auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
+        commits_before=around.kept.commits,
+        observe=snapshot.observe,
+        counting=counting(snapshot),
+        learning=frozenset(provider.name for provider in snapshot.providers if learns(snapshot, provider)),
+        classes=snapshot.classes,
+        lanes=_lanes(snapshot),
+    )
+    if shop.process_places is not None and snapshot.concurrency is not None:
+        places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")
+        shop.later(lambda: places.reconfigure(size))
+        shop.later(lambda: places.reserve(shop.urgent_part))
+    return shop
+
+
 def _process_places(snapshot: PolicySnapshot, around: Surroundings) -> Places | None:
     if snapshot.concurrency is None:
         return None
     size = share_of(snapshot.concurrency, snapshot.fleet, key="")
     return around.kept.get(("process",), lambda: Places("all providers", size))
+
+
+def _lanes(snapshot: PolicySnapshot) -> dict[str, tuple[tuple[str, float], ...]]:
+    """Returns the lanes of all routes by the providers that they ask."""
+    found: dict[str, tuple[tuple[str, float], ...]] = {}
+    for route in snapshot.routes or ():
+        own = tuple((group_of(route.name, lane), lane.share) for lane in route.lanes)
+        for provider in dict.fromkeys(tier.provider for tier in route.asked()):
+            found[provider] = (*found.get(provider, ()), *own)
+    return found
 
 
 class _RouteMaker:
@@ -240,6 +259,9 @@ class _RouteMaker:
             pace=answer_pace(timeouts, answer=tier.answer_seconds, pace=tier.answer_pace),
             observes=observes,
             counts_tokens=provider.name in self._shop.counting,
+            fields=dict(tier.set),
+            route=route.name,
+            lanes=route.lanes,
         )
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Final
 
+from proxy.decisions.adaptive import AdaptiveLimit
+from proxy.decisions.lanes import group_of
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Room
+from proxy.decisions.queues import Line
+from proxy.decisions.room import Room
 from proxy.decisions.shares import share_of
 from proxy.runtime.cores import Cores
-from proxy.runtime.models import OTHER
+from proxy.runtime.models import OTHER, TierParts
+from proxy.runtime.quotas import model_buckets, provider_buckets
 from proxy.runtime.rings import key_ring
+from proxy.stages.metering import Adapting, Lanes
+
+OBSERVING: Final = "observing"
+"""Apart from others of its target: where they wait for places, who only waits for a key must not stand behind them."""
 
 Ceiling = Callable[[str, tuple[Places, ...]], tuple[Places, ...]]
 """Adds to the limits of a model what its breaker allows at the moment."""
@@ -19,32 +28,56 @@ class Capacity:
     """One provider's limits and queues, as one policy wants them."""
 
     def __init__(self, cores: Cores, *, observes: bool) -> None:
-        snapshot = cores.snapshot
+        snapshot, shop = cores.snapshot, cores.shop
         self._cores = cores
         self.observes = observes
         self.share = self._share()
-        self.places = cores.places("provider", self.share) if snapshot.concurrency is not None else None
-        self.connections = cores.places("connections", self._most)
+        parts = (*shop.urgent_part, *shop.lanes.get(snapshot.name, ()))
+        granted = snapshot.concurrency is not None
+        self.places = cores.places("provider", self.share, parts=parts) if granted else None
+        self.connections = cores.places("connections", self._most, parts=() if granted else parts)
         self.room = cores.kept("room", lambda: Room(snapshot.name))
-        cores.shop.later(lambda: self.room.reconfigure(snapshot.queue, share=self.share, observes=observes))
         self.ring = key_ring(snapshot, cores)
+        self.adapting = self._adapting()
+        self._quotas = provider_buckets(cores)
         self._lines: dict[tuple[str, ...], Line] = {}
+        shop.later(self._change_room)
 
-    def line(self, model: str, *apart: str, ceiling: Ceiling) -> Line:
-        """Returns the queues of a model; those set `apart` for another kind of call are others."""
-        if (model, *apart) not in self._lines:
-            cores = self._cores
-            name = f"{cores.snapshot.name}/{model}"
-            # A pipeline builds its heads for one kind of credential: who waits in it must not be given the other kind.
-            kind = (*apart, "keys") if cores.snapshot.keys else apart
-            line = cores.kept("line", lambda: Line(name, self.room, observes=bool(apart)), model, *kind)
-            limits = [cores.shop.process_places, self.places, self.connections]
-            if (share := self.model_share(model)) is not None:
-                limits.append(cores.places("model", share, model))
-            bound = tuple(places for places in limits if places is not None)
-            self._lines[(model, *apart)] = line
-            cores.shop.later(lambda: line.reconfigure(ceiling(model, bound), self.ring))
-        return self._lines[(model, *apart)]
+    def line(self, model: str, *apart: str, ceiling: Ceiling, lanes: Collection[str] = ()) -> Line:
+        """Returns the queues of a model; those set `apart` for another kind of call are others.
+
+        `lanes` are the groups whose reserves its calls may use.
+        """
+        found = self._lines.get((model, *apart))
+        if found is not None:
+            return found
+        cores = self._cores
+        name = f"{cores.snapshot.name}/{model}"
+        observes = OBSERVING in apart
+        # A pipeline builds its heads for one kind of credential: who waits in it must not be given the other kind.
+        kind = (*apart, "keys") if cores.snapshot.keys else apart
+        line = cores.kept("line", lambda: Line(name, self.room, observes=observes, lanes=lanes), model, *kind)
+        limits = [cores.shop.process_places, self.places, self.connections]
+        limits.append(self.adapting.places if self.adapting is not None else None)
+        if (share := self.model_share(model)) is not None:
+            limits.append(cores.places("model", share, model, parts=cores.shop.urgent_part))
+        bound = tuple(places for places in limits if places is not None)
+        own = model_buckets(cores.snapshot.model(model), cores)
+        requests, tokens = ((*wide, *narrow) for wide, narrow in zip(self._quotas, own, strict=True))
+        self._lines[(model, *apart)] = line
+        cores.shop.later(lambda: line.reconfigure(ceiling(model, bound), self.ring, requests=requests, tokens=tokens))
+        return line
+
+    def lanes(self, model: str, parts: TierParts, *apart: str, ceiling: Ceiling) -> Lanes | None:
+        """Returns a line for each of the route's lanes, and the model's for the rest; None where it has no lanes."""
+        if not parts.lanes:
+            return None
+        groups = [group_of(parts.route, lane) for lane in parts.lanes]
+        lines = [
+            self.line(model, group, *apart, ceiling=ceiling, lanes=groups[number:])
+            for number, group in enumerate(groups)
+        ]
+        return Lanes(parts.lanes, (*lines, self.line(model, *apart, ceiling=ceiling)), fields=parts.fields)
 
     def found(self, model: str, *apart: str) -> Line:
         """Returns the queues of a model; those of all models that nobody knows where it has none yet."""
@@ -63,6 +96,28 @@ class Capacity:
         """Returns how many connections all addresses together may have."""
         snapshot = self._cores.snapshot
         return snapshot.connections.max * len(snapshot.addresses)
+
+    def _adapting(self) -> Adapting | None:
+        settings, cores, share = self._cores.snapshot.adaptive, self._cores, self.share
+        if settings is None:
+            return None
+        limit = cores.kept("adaptive_limit", lambda: AdaptiveLimit(settings))
+        places = cores.places("adaptive", share)
+
+        def change() -> None:
+            limit.reconfigure(settings, share)
+            places.reconfigure(limit.size)
+
+        cores.shop.later(change)
+        return Adapting(limit, places)
+
+    def _change_room(self) -> None:
+        self.room.reconfigure(
+            self._cores.snapshot.queue,
+            share=self.share,
+            observes=self.observes,
+            idle_below=self._cores.shop.classes.idle_below,
+        )
 
     def _share(self) -> int:
         snapshot = self._cores.snapshot

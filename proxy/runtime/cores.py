@@ -11,6 +11,8 @@ from proxy.policy.snapshot import ProviderSnapshot
 from proxy.runtime.workshop import Workshop
 
 T = TypeVar("T")
+Parts = tuple[tuple[str, float], ...]
+"""Groups of calls, each with the part (0-1) of a limit that is kept for it."""
 
 
 class Cores:
@@ -25,14 +27,19 @@ class Cores:
         identity, *was = of_provider(kind, self.snapshot, *rest)
         return self.shop.kept.get(identity, make, was=was)
 
-    def places(self, kind: str, size: int, *rest: str) -> Places:
-        """Returns a counted limit of the provider; its size changes at the swap."""
-        return self.places_of(of_provider(kind, self.snapshot, *rest), size)
+    def places(self, kind: str, size: int, *rest: str, parts: Parts = ()) -> Places:
+        """Returns a counted limit of the provider; its size, and the parts kept of it, change at the swap."""
+        return self.places_of(of_provider(kind, self.snapshot, *rest), size, parts=parts)
 
-    def places_of(self, identities: Sequence[Identity], size: int) -> Places:
+    def places_of(self, identities: Sequence[Identity], size: int, *, parts: Parts = ()) -> Places:
         """Returns the counted limit with these identities, the present one first."""
         identity, *was = identities
         kind, *names = identity
         places = self.shop.kept.get(identity, lambda: Places(f"{kind} {'/'.join(names)}", size), was=was)
-        self.shop.later(lambda: places.reconfigure(size))
+
+        def change() -> None:
+            places.reconfigure(size)
+            places.reserve(parts)
+
+        self.shop.later(change)
         return places

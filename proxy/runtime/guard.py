@@ -15,7 +15,8 @@ from typing import Final
 from proxy.decisions.addresses import Addresses
 from proxy.decisions.breaker import Breaker, BreakerChange, BreakerState
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Refusal, Room
+from proxy.decisions.queues import Line, Refusal
+from proxy.decisions.room import Room
 from proxy.observer import BreakerChanged
 from proxy.outcome import Reason
 from proxy.runtime.workshop import Workshop
@@ -95,7 +96,7 @@ class Guard:
         for line in self._lines():
             limits = self.bound(line.limits)
             if limits != line.limits:
-                line.reconfigure(limits, line.ring)
+                line.bind(limits)
                 moved = None
         self._shop.admission.pump(self._shop.clock.now(), moved)
 

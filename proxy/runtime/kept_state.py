@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 
 from proxy.decisions.addresses import Openings, Site
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Room
+from proxy.decisions.queues import Line
+from proxy.decisions.room import Room
 from proxy.upstream.pool import Pool
 
 GRACE_SECONDS = 600.0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from proxy.decisions.deadline import AnswerPaceSettings, WaitLimits
+from proxy.decisions.lanes import LaneSettings
 from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.exchange import PhaseLimits
 from proxy.stage import CallNext
@@ -21,6 +23,7 @@ class TierParts:
     """What a tier brings to its target's pipelines.
 
     `observes`: what shares and breakers say is only reported. `counts_tokens`: the tokens of its answers must be known.
+    `fields` is its `set`; `lanes` are those of its `route`.
     """
 
     retry: RetrySettings
@@ -30,6 +33,9 @@ class TierParts:
     pace: AnswerPaceSettings | None = None
     observes: bool = False
     counts_tokens: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    route: str = ""
+    lanes: tuple[LaneSettings, ...] = ()
 
 
 class Maker(Protocol):

@@ -23,6 +23,7 @@ from proxy.downstream.server import DataServer
 from proxy.observer import GaugeSource, Observer, Observers, Reading
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes
+from proxy.runtime.alarm import Alarm
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.batching import BatchedObserver
 from proxy.runtime.kept_state import KeptState
@@ -91,6 +92,8 @@ class Process:
         self.observer = Observers([self.request_log, self._counted])
         self.kept = KeptState()
         self.admission = Admission()
+        self._alarm = Alarm(self.admission.tick, clock)
+        self.admission.alarm = self._alarm.set
         bits = random.Random(os.urandom(32)).getrandbits
         self._around = Surroundings(
             kept=self.kept,
@@ -157,6 +160,7 @@ class Process:
         await drain(self.server, linger=self.settings.linger_seconds, limit=whole - flush, clock=self.clock)
         for task in self._background:
             task.cancel()
+        self._alarm.stop()
         self._counted.flush()
         await self.telemetry.shutdown(flush)
         await self.server.close()

@@ -9,6 +9,7 @@ from proxy.observer import KeyChanged
 from proxy.policy.identities import of_key
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot
 from proxy.runtime.cores import Cores
+from proxy.runtime.quotas import key_buckets
 from proxy.runtime.secrets import secret_hash
 
 
@@ -39,12 +40,12 @@ def _key(snapshot: KeySnapshot, provider: ProviderSnapshot, cores: Cores) -> Key
     places = None
     if snapshot.concurrency is not None:
         share = share_of(snapshot.concurrency, shop.fleet, key=f"{provider.name}/key/{snapshot.id}")
-        places = cores.places_of(of_key("key", provider, snapshot), share)
+        places = cores.places_of(of_key("key", provider, snapshot), share, parts=shop.urgent_part)
+    requests, tokens = key_buckets(snapshot, cores)
 
     def change() -> None:
         key.id = snapshot.id
-        key.weight = snapshot.weight
-        key.places = places
+        key.reconfigure(weight=snapshot.weight, places=places, requests=requests, tokens=tokens)
         key.renew(credential, secret_hash(secret))
 
     shop.later(change)

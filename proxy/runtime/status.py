@@ -13,7 +13,8 @@ from proxy.decisions.keys import KeyRing
 from proxy.decisions.observing import Tally
 from proxy.decisions.pace import Pace
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Room
+from proxy.decisions.queues import Line
+from proxy.decisions.room import Room
 from proxy.observer import Reading, Would
 from proxy.runtime.guard import ANY_MODEL
 from proxy.runtime.kept_state import Identity, KeptState

@@ -13,19 +13,21 @@ from proxy.exchange import PhaseLimits
 from proxy.policy.snapshot import ProviderSnapshot
 from proxy.runtime import pipeline
 from proxy.runtime.addresses import AddressBook
-from proxy.runtime.capacity import Capacity
+from proxy.runtime.capacity import OBSERVING, Capacity
 from proxy.runtime.cores import Cores
 from proxy.runtime.guard import ANY_MODEL, Guard
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
+from proxy.runtime.quotas import bounds_tokens
 from proxy.runtime.spreads import part_left
 from proxy.runtime.upstreams import Call, Upstream
 from proxy.runtime.workshop import Workshop
 from proxy.stage import CallNext
 from proxy.stages.addresses import AddressChoice, AddressGate
-from proxy.stages.admission import AdmissionStage, ObservingAdmissionStage
+from proxy.stages.admission import AdmissionStage, ObservingAdmissionStage, Terms
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
 from proxy.stages.context import ContextStage, ObservingContextStage
+from proxy.stages.metering import Meter
 from proxy.stages.retry import Opening, RetryStage
 
 T = TypeVar("T")
@@ -124,16 +126,32 @@ class Provider:
         return ObservingContextStage(most, model=model, estimates=estimates, tally=tally, clock=clock)
 
     def _admission_stage(self, model: str, parts: TierParts) -> AdmissionStage:
-        admission, limits, clock = self._shop.admission, parts.waits, self._shop.clock
+        shop, capacity, ceiling = self._shop, self.capacity, self._under_ceiling
+        apart = self._apart(parts.observes)
+        line = capacity.line(model, *apart, ceiling=ceiling)
+        terms = Terms(
+            classes=shop.classes,
+            lanes=capacity.lanes(model, parts, *apart, ceiling=ceiling),
+            meter=self._meter(model, parts),
+            adapting=capacity.adapting,
+            instances=shop.fleet.size,
+        )
         if not parts.observes:
-            line = self.capacity.line(model, ceiling=self._under_ceiling)
-            return AdmissionStage(admission, line, limits=limits, clock=clock)
-        line = self.capacity.line(model, *self._apart(parts.observes), ceiling=self._under_ceiling)
-        return ObservingAdmissionStage(admission, line, limits=limits, clock=clock, tally=self._tally())
+            return AdmissionStage(shop.admission, line, limits=parts.waits, clock=shop.clock, terms=terms)
+        tally = self._tally()
+        return ObservingAdmissionStage(
+            shop.admission, line, limits=parts.waits, clock=shop.clock, terms=terms, tally=tally
+        )
+
+    def _meter(self, model: str, parts: TierParts) -> Meter | None:
+        snapshot = self.snapshot
+        if snapshot.name not in self._shop.learning:
+            return None
+        reserves = bounds_tokens(snapshot)
+        return Meter(self.estimates(model), snapshot.count, fields=parts.fields, reserves=reserves)
 
     def _apart(self, observes: bool) -> tuple[str, ...]:
-        """Where others of a target wait for places, who only waits for a key must not stand behind them."""
-        return ("observing",) if observes and not self.observes else ()
+        return (OBSERVING,) if observes and not self.observes else ()
 
     def _tally(self, *rest: str) -> Tally:
         return self._cores.kept("tally", Tally, *rest)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
-from proxy.decisions.places import Places
+from proxy.decisions.classes import ClassSettings
+from proxy.decisions.places import URGENT, Places
 from proxy.decisions.shares import FleetSettings
 from proxy.observer import Observer
 from proxy.ports import Bits
@@ -33,7 +34,17 @@ class Workshop:
     observe: bool = False
     """The whole policy is in `mode: observe`."""
     counting: frozenset[str] = frozenset()
-    """Providers with a limit on tokens, whose answers must tell how many there were."""
+    """Providers whose answers must tell how many tokens they took."""
+    learning: frozenset[str] = frozenset()
+    """Providers of whose calls somebody wants to know how many tokens they usually take."""
+    classes: ClassSettings = ClassSettings()
+    lanes: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    """By provider: the lanes of all routes that ask it, each with its part of the share."""
+
+    @property
+    def urgent_part(self) -> tuple[tuple[str, float], ...]:
+        """What is kept of every share for P0."""
+        return ((URGENT, self.classes.reserved),) if self.classes.reserved else ()
 
     @property
     def live(self) -> bool:

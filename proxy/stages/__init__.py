@@ -12,7 +12,8 @@
 | context | the check that a prompt is not too long for a model |
 | retry | attempts of one tier |
 | breaker | leave to go, and the verdict at the end |
-| admission | the permit and the key; the only waiting room |
+| admission | the permit, the quotas and the key; the only waiting room |
+| metering | nothing itself: what an attempt reserves and has used, for admission |
 | addresses | the choice among several addresses |
 | attempt | one upstream call's record and limits |
 | answer | the policy's own answer; a terminal |

@@ -1,50 +1,86 @@
-"""Admission: the only waiting room. Permit and key are taken together, and given back when the last byte is through."""
+"""Admission: the only waiting room. Permit, quotas and key are taken together; places come back with the last byte."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Final
 
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
+from proxy.decisions.classes import ClassSettings
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Lack
 from proxy.decisions.observing import Tally, would_do
-from proxy.decisions.queues import Ask, Line, Permit, Refusal, Waiter
+from proxy.decisions.permits import Permit
+from proxy.decisions.queues import Ask, Line, Refusal, Waiter
+from proxy.decisions.room import LOWEST
 from proxy.exchange import Exchange
 from proxy.observer import Observed, Waited
 from proxy.outcome import Outcome, OutcomeKind, refused
 from proxy.stage import CallNext
+from proxy.stages.metering import Adapting, Lanes, Meter, take_hints
 
-STREAMED_WAIT_SECONDS = 0.3
+STREAMED_WAIT_SECONDS: Final = 0.3
 """A request whose body still arrives never waits long: while it is unread, nobody notices that its caller leaves."""
 
-_CLASS_INDEX = {"P0": 0, "P1": 1, "P2": 2}
+_CLASS_INDEX: Final = {"P0": 0, "P1": 1, "P2": 2}
+_LACKING: Final = {Lack.KEY: "key", Lack.QUOTA: "quota"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a call's turn depends on besides its line; None: the policy has no such thing here.
+
+    `instances` use the keys' limits alike.
+    """
+
+    classes: ClassSettings = ClassSettings()
+    lanes: Lanes | None = None
+    meter: Meter | None = None
+    adapting: Adapting | None = None
+    instances: int = 1
 
 
 class AdmissionStage:
     """Lets an attempt go when everything that binds it has a place for it."""
 
-    __slots__ = ("_admission", "_clock", "_limits", "_line", "_short")
+    __slots__ = (
+        "_adapting", "_admission", "_clock", "_idle", "_instances", "_lanes", "_limits", "_line", "_meter",
+        "_promote_after", "_short",
+    )  # fmt: skip
 
-    def __init__(self, admission: Admission, line: Line, *, limits: WaitLimits, clock: Clock) -> None:
+    def __init__(
+        self, admission: Admission, line: Line, *, limits: WaitLimits, clock: Clock, terms: Terms = Terms()
+    ) -> None:
         self._admission = admission
         self._line = line
         self._limits = limits
+        self._idle = WaitLimits(queue=terms.classes.queue, quota_wait=terms.classes.queue)
         self._short = WaitLimits(
             queue=min(limits.queue, STREAMED_WAIT_SECONDS), quota_wait=min(limits.quota_wait, STREAMED_WAIT_SECONDS)
         )
+        self._promote_after = terms.classes.promote_after
+        self._lanes = terms.lanes
+        self._meter = terms.meter
+        self._adapting = terms.adapting
+        self._instances = terms.instances
         self._clock = clock
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
         """Waits for its turn, or is refused; holds the permit around the whole call."""
-        clock = self._clock
-        permit = self._admission.enter_at_once(self._line, exchange.tried_keys, clock.now())
+        clock, meter = self._clock, self._meter
+        line = self._line if self._lanes is None else self._lanes.of(exchange)
+        klass = _CLASS_INDEX[exchange.facts.klass]
+        tokens = 0.0 if meter is None else meter.reserve(exchange)
+        permit = self._admission.enter_at_once(line, exchange.tried_keys, clock.now(), klass=klass, tokens=tokens)
         if permit is None:
-            answer = await self._enter(exchange)
+            answer = await self._enter(exchange, line, klass, tokens)
             if isinstance(answer, Refusal):
                 return refused(answer.reason, retry_after=answer.retry_after, detail=answer.detail)
             permit = answer
         key = permit.key
+        exchange.attempt = None
         try:
             if key is not None:
                 exchange.credential = key.credential
@@ -52,29 +88,57 @@ class AdmissionStage:
                     exchange.tried_keys = {key.id}
                 else:
                     exchange.tried_keys.add(key.id)
-            outcome = await call_next(exchange)
-            ring = self._line.ring
+            if self._adapting is None:
+                outcome = await call_next(exchange)
+            else:
+                outcome = await self._adapt(self._adapting, exchange, call_next)
+            ring = permit.line.ring
             if key is not None and ring is not None and outcome.kind is not OutcomeKind.OK:
                 outcome.own_key = True
                 ring.judge(key, outcome, clock.now(), used=exchange.credential)
             return outcome
         finally:
             exchange.credential = None
-            permit.release(clock.now())
+            try:
+                self._settle(permit, exchange)
+            finally:
+                permit.release(clock.now())
 
-    async def _enter(self, exchange: Exchange) -> Permit | Refusal:
+    def _settle(self, permit: Permit, exchange: Exchange) -> None:
+        """Says what the attempt has used of its quotas; one that never reached its provider has used nothing."""
+        attempt = exchange.attempt
+        if attempt is not None and attempt.rates is not None:
+            take_hints(permit, exchange, self._clock.now(), instances=self._instances)
+        if self._meter is not None:
+            self._meter.settle(permit, exchange)
+        elif attempt is None or not attempt.sent_bytes:
+            permit.settle(request=False, tokens=0.0)
+
+    async def _adapt(self, adapting: Adapting, exchange: Exchange, call_next: CallNext) -> Outcome:
+        began, in_use = self._clock.now(), adapting.places.used
+        outcome = await call_next(exchange)
+        now = self._clock.now()
+        adapting.judge(outcome, seconds=now - began, in_use=in_use, now=now)
+        return outcome
+
+    async def _enter(self, exchange: Exchange, line: Line, klass: int, tokens: float) -> Permit | Refusal:
         ask = Ask(
-            klass=_CLASS_INDEX[exchange.facts.klass],
+            klass=klass,
             bytes=len(exchange.payload or b""),
-            limits=self._waits(exchange),
+            limits=self._waits(exchange, klass),
             deadline_at=exchange.deadline_at,
             tried=exchange.tried_keys,
+            tokens=tokens,
+            tenant=exchange.facts.tenant,
+            promote_after=self._promote_after,
         )
-        answer = self._admission.enter(self._line, ask, self._clock.now())
+        answer = self._admission.enter(line, ask, self._clock.now())
         return await self._wait(answer, exchange) if isinstance(answer, Waiter) else answer
 
-    def _waits(self, exchange: Exchange) -> WaitLimits:
-        return self._limits if exchange.payload is not None else self._short
+    def _waits(self, exchange: Exchange, klass: int) -> WaitLimits:
+        if exchange.payload is None:
+            return self._short
+        return self._idle if klass == LOWEST else self._limits
 
     async def _wait(self, waiter: Waiter, exchange: Exchange) -> Permit | Refusal:
         """Waits until the core has decided; a caller that leaves gives back what was handed to it meanwhile."""
@@ -89,7 +153,7 @@ class AdmissionStage:
             now = self._clock.now()
             waited = now - waiter.since
             exchange.facts.queued_seconds += waited
-            lacking = "key" if waiter.lack is Lack.KEY else "permit"
+            lacking = _LACKING.get(waiter.lack, "permit")
             exchange.note(now, Waited(provider=exchange.facts.provider, seconds=waited, lacking=lacking))
         self._admission.goes_on(waiter)
         answer = waiter.permit or waiter.refusal
@@ -98,21 +162,33 @@ class AdmissionStage:
 
 
 class ObservingAdmissionStage(AdmissionStage):
-    """Lets every attempt go that lacks nothing but a place (`mode: observe`), and counts those that did.
+    """Lets every attempt go that lacks nothing but a place or quota (`mode: observe`), and counts those that did.
 
     `line` must observe; a resting key is waited for as ever.
     """
 
     __slots__ = ("_tally",)
 
-    def __init__(self, admission: Admission, line: Line, *, limits: WaitLimits, clock: Clock, tally: Tally) -> None:
-        super().__init__(admission, line, limits=limits, clock=clock)
+    def __init__(
+        self,
+        admission: Admission,
+        line: Line,
+        *,
+        limits: WaitLimits,
+        clock: Clock,
+        tally: Tally,
+        terms: Terms = Terms(),
+    ) -> None:
+        super().__init__(admission, line, limits=limits, clock=clock, terms=terms)
         self._tally = tally
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
         """Notes what enforcing would have done; learns how long calls hold their places."""
         now, facts, tally = self._clock.now(), exchange.facts, self._tally
-        would = would_do(self._line, tally, self._waits(exchange).queue, now)
+        klass = _CLASS_INDEX[facts.klass]
+        line = self._line if self._lanes is None else self._lanes.of(exchange)
+        tokens = 0.0 if self._meter is None else self._meter.reserve(exchange)
+        would = would_do(line, tally, self._waits(exchange, klass), now, klass=klass, tokens=tokens)
         if would is not None:
             tally.count(would)
             exchange.note(now, Observed(provider=facts.provider, tier=facts.tier, would=would))

@@ -12,7 +12,9 @@ from proxy.decisions.addresses import Addresses, Openings, Site, Stay, Way
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker, BreakerSettings, BreakerState
 from proxy.decisions.deadline import WaitLimits
-from proxy.decisions.queues import Ask, Line, Permit, QueueSettings, Room, Waiter
+from proxy.decisions.permits import Permit
+from proxy.decisions.queues import Ask, Line, Waiter
+from proxy.decisions.room import QueueSettings, Room
 from proxy.decisions.verdict import Verdict
 
 ASK = Ask(limits=WaitLimits(queue=100.0, quota_wait=100.0))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from proxy.decisions.admission import Admission
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Permit, Refusal, Waiter
+from proxy.decisions.queues import Refusal, Waiter
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from tests.decisions.waiting_room import NOW, Desk, a_key, a_line, a_ring, a_room, an_ask
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.decisions.admission import HOPELESS, Admission
+from proxy.decisions.admission import Admission
+from proxy.decisions.forecast import HOPELESS
 from proxy.decisions.holds import FEWEST_HOLDS, MOST_HOLDS
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Permit, Refusal, Waiter
+from proxy.decisions.queues import Line, Refusal, Waiter
 from proxy.decisions.shortage import MARGIN
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from tests.decisions.waiting_room import NOW, Desk, a_key, a_line, a_ring, a_room, an_ask

@@ -13,8 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proxy.decisions.admission import Admission
 from proxy.decisions.keys import Key
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Ask, Line, Permit, QueueSettings, Refusal, Waiter
+from proxy.decisions.queues import Ask, Line, Refusal, Waiter
+from proxy.decisions.room import QueueSettings
 from proxy.exchange import Credential
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room, an_ask

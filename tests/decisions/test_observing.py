@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.decisions.admission import Admission
+from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import KeyRing
-from proxy.decisions.observing import Tally, least_busy, would_do
+from proxy.decisions.observing import Tally, would_do
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Permit, Waiter
+from proxy.decisions.queues import Line, Waiter
+from proxy.decisions.taking import least_busy
 from proxy.observer import Would
 from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room, an_ask
 
@@ -28,7 +31,7 @@ def would(
 ) -> Would | None:
     tally = Tally()
     tally.held(hold)
-    return would_do(a_line(a_room(most=most), *limits, ring=ring), tally, queue, NOW)
+    return would_do(a_line(a_room(most=most), *limits, ring=ring), tally, WaitLimits(queue=queue, quota_wait=30.0), NOW)
 
 
 def test_a_call_that_has_a_place_in_all_limits_would_just_go() -> None:

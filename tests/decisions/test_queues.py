@@ -8,8 +8,10 @@ import pytest
 
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Lack
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Permit, QueueSettings, Room, Waiter
+from proxy.decisions.queues import Waiter
+from proxy.decisions.room import QueueSettings, Room
 from tests.decisions.waiting_room import NOW, a_key, a_line, a_room, an_ask
 
 
@@ -102,7 +104,8 @@ def test_before_a_newcomer_stands_who_waits_in_its_class_or_else_in_the_next_hig
 def test_the_narrowest_limit_says_how_many_of_a_queue_can_go_in_so_many_rounds() -> None:
     line = a_line(a_room(), Places("provider", 9), Places("model", 2))
     queue = line.queues[1]
-    queue.waiters.extend(Waiter(line, Lack.PERMIT, an_ask(), NOW, number) for number in range(5))
+    for number in range(5):
+        queue.waiters.append(Waiter(line, Lack.PERMIT, an_ask(), NOW, number))
     assert [queue.going(rounds) for rounds in range(4)] == [0, 2, 4, 5]
     line.reconfigure((), None)
     assert queue.going(1) == 5

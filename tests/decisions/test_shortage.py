@@ -17,7 +17,8 @@ from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room, an_
 
 def a_crowd(line: Line, *sequences: int, klass: int = 1) -> Queue:
     queue = line.queues[klass]
-    queue.waiters.extend(Waiter(line, Lack.PERMIT, an_ask(klass), NOW, sequence) for sequence in sequences)
+    for sequence in sequences:
+        queue.waiters.append(Waiter(line, Lack.PERMIT, an_ask(klass), NOW, sequence))
     return queue
 
 
@@ -40,7 +41,8 @@ def test_the_lowest_class_is_first_and_in_a_class_who_came_first() -> None:
         queue.stand_in(shortage)
     order = []
     while (first := shortage.first()) is not None:
-        order.append((first.klass, first.waiters.popleft().sequence))
+        order.append((first.klass, first.first))
+        first.waiters.remove(first.waiters.next, served=True)
         if not first.waiters:
             first.stand_in(None)
     assert order == [(0, 9), (1, 3), (1, 4), (1, 5), (2, 1)]
@@ -55,7 +57,7 @@ def test_the_turn_is_right_whatever_queues_have_gone_come_back_or_lost_their_fir
     for sequence in range(300):
         queue = dice.choice(queues)
         if queue.waiters and dice.random() < 0.45:
-            queue.waiters.popleft()
+            queue.waiters.remove(queue.waiters.next, served=True)
             if not queue.waiters:
                 queue.stand_in(None)
         else:
@@ -120,7 +122,7 @@ def test_keys_that_are_all_at_their_own_limits_are_places_too() -> None:
     keys = a_key("a", size=2), a_key("b", size=3)
     ring = a_ring(*keys)
     shortage: Shortage[Queue] = Shortage(ring)
-    assert (shortage.at_once, shortage.certain) == (5, False)
+    assert (shortage.at_once, shortage.certain(NOW)) == (5, False)
     ring.judge(keys[0], Outcome(OutcomeKind.CREDENTIAL_REJECTED, key_fault=True), NOW, used=keys[0].credential)
     assert shortage.at_once == 3
     ring.reconfigure([*keys, a_key("c")], rest_seconds=60.0)

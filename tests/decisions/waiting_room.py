@@ -7,8 +7,10 @@ from collections.abc import Collection
 from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Ask, Line, Permit, QueueSettings, Refusal, Room, Waiter
+from proxy.decisions.queues import Ask, Line, Refusal, Waiter
+from proxy.decisions.room import QueueSettings, Room
 from proxy.exchange import Credential
 
 NOW = 1000.0

@@ -8,8 +8,9 @@ from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Ask, Line, Permit, Refusal, Waiter
+from proxy.decisions.queues import Ask, Line, Refusal, Waiter
 from proxy.decisions.verdict import Verdict
 from proxy.downstream.rescue import rescue
 from proxy.outcome import Outcome, OutcomeKind

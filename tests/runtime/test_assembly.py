@@ -6,8 +6,10 @@ import pytest
 
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Permit, Refusal, Room, Waiter
+from proxy.decisions.queues import Line, Refusal, Waiter
+from proxy.decisions.room import Room
 from proxy.observer import BreakerChanged, KeyChanged
 from proxy.outcome import Reason
 from proxy.policy.snapshot import PolicySnapshot

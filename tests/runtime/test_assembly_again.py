@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from proxy.decisions.breaker import BreakerState
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Permit, Waiter
+from proxy.decisions.queues import Waiter
 from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget
 from proxy.upstream.pool import Pool
 from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, park, rest

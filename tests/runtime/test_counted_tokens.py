@@ -64,7 +64,8 @@ class Desk:
 
 
 def policy(ports: dict[str, int], **tier: Any) -> str:
-    providers = {name: {"base_url": f"http://127.0.0.1:{port}/v1"} for name, port in ports.items()}
+    providers: dict[str, Any] = {name: {"base_url": f"http://127.0.0.1:{port}/v1"} for name, port in ports.items()}
+    providers["alpha"]["limits"] = {"tpm": 10_000_000}
     tiers = [{"provider": "alpha", **tier}, {"provider": "beta"}]
     routes = [{"name": "both", "match": {"path": "/v1/*"}, "tiers": tiers, "retry": {"attempts": 1}}]
     return json.dumps({"version": 1, "providers": providers, "routes": routes})
@@ -80,7 +81,7 @@ async def counting(**tier: Any) -> AsyncIterator[Desk]:
         providers = {"alpha": alpha, "beta": beta}
         alpha.script = beta.script = tells_who_asks
         snapshot = load(policy({name: one.port for name, one in providers.items()}, **tier))
-        runtime = assemble(snapshot, around, Secrets({}), counting=frozenset({"alpha"}))
+        runtime = assemble(snapshot, around, Secrets({}))
         runtime.go_live(clock.now())
         server = DataServer(lambda: runtime, sampler=Sampler(ratio=0.0), clock=clock, bits=bits)
         sockets = bind(parse_address("127.0.0.1:0"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxy.decisions.breaker import Breaker, BreakerState
-from proxy.decisions.queues import Line, Permit, Waiter
+from proxy.decisions.permits import Permit
+from proxy.decisions.queues import Line, Waiter
 from proxy.decisions.verdict import Verdict
 from proxy.outcome import Reason
 from tests.runtime.shop import Shop, breaker_of

@@ -7,7 +7,8 @@ import pytest
 from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Ask, Line, QueueSettings, Room, Waiter
+from proxy.decisions.queues import Ask, Line, Waiter
+from proxy.decisions.room import QueueSettings, Room
 from proxy.runtime.kept_state import GRACE_SECONDS, KeptState
 
 ONE, OTHER = ("breaker", "alpha", "m1"), ("breaker", "alpha", "m2")

@@ -9,8 +9,9 @@ import pytest
 
 from proxy.decisions.observing import Tally
 from proxy.decisions.pace import FEWEST_CALLS, Pace
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Permit, Waiter
+from proxy.decisions.queues import Line, Waiter
 from proxy.observer import Would
 from proxy.runtime.status import StatusReader
 from proxy.stages.admission import ObservingAdmissionStage
@@ -144,6 +145,7 @@ async def test_status_tells_what_enforcing_would_have_done_while_something_obser
             "would_wait": 2,
             "would_queue_full": 0,
             "would_queue_timeout": 0,
+            "would_quota_exhausted": 0,
             "would_breaker_open": 1,
             "would_tenant_limit": 0,
             "would_context_too_long": 0,

@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import re
 
+from proxy.decisions.permits import Permit
 from proxy.decisions.queues import Ask as AdmissionAsk
-from proxy.decisions.queues import Permit
 from proxy.exchange import CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.runtime import pipeline

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Permit, Refusal, Room, Waiter
+from proxy.decisions.queues import Line, Refusal, Waiter
+from proxy.decisions.room import Room
 from proxy.outcome import Reason
 from tests.runtime.shop import POLICY, WAITS, Shop, changed, rest
 

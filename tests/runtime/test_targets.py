@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from proxy.decisions.breaker import Breaker, BreakerState
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, Permit, Waiter
+from proxy.decisions.queues import Line, Waiter
 from proxy.decisions.verdict import Verdict
 from proxy.outcome import Reason
 from proxy.runtime.models import MOST_INVENTED_MODELS

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.decisions.permits import Permit
 from proxy.decisions.queues import Ask as AdmissionAsk
-from proxy.decisions.queues import Permit
 from proxy.decisions.tenants import TenantSettings
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind

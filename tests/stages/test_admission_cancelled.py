@@ -15,8 +15,10 @@ from math import inf
 
 from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Permit, QueueSettings, Refusal, Waiter
+from proxy.decisions.queues import Refusal, Waiter
+from proxy.decisions.room import QueueSettings
 from proxy.exchange import Exchange, Facts
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stages.admission import AdmissionStage

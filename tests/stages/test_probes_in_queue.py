@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from proxy.decisions.breaker import BreakerState
+from proxy.decisions.permits import Permit
 from proxy.decisions.queues import Ask as AdmissionAsk
-from proxy.decisions.queues import Permit
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason
 from proxy.stage import CallNext, Stage, compose

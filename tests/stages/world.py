@@ -15,8 +15,9 @@ from proxy.decisions.estimates import Estimates
 from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.keys import Key, KeyRing
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Line, QueueSettings, Refusal, Room
+from proxy.decisions.queues import Line, Refusal
 from proxy.decisions.retry import RetryBudget, RetrySettings
+from proxy.decisions.room import QueueSettings, Room
 from proxy.decisions.tenants import Tenants, TenantSettings, TenantsSettings
 from proxy.decisions.ticket import Ticket
 from proxy.decisions.verdict import Verdict

@@ -11,8 +11,8 @@ from proxy.decisions.adaptive import AdaptiveSettings
 from proxy.decisions.breaker import BreakerSettings
 from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
-from proxy.decisions.queues import QueueSettings
 from proxy.decisions.quota import QuotaSettings
+from proxy.decisions.room import QueueSettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, Mode
 from proxy.policy.schema.types import (

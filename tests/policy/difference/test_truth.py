@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from proxy.decisions.breaker import BreakerState
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Permit, Refusal, Room, Waiter
+from proxy.decisions.queues import Refusal, Waiter
 from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget
+from proxy.decisions.room import Room
 from proxy.upstream.pool import Pool
 from tests.policy.difference.policies import difference, says, section, told
 from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, park, rest

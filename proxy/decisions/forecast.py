@@ -1,0 +1,140 @@
+"""Forecast: whether a newcomer's wait would be in vain, and when it is worth another try (`semantics.md` §3).
+
+What time alone brings back is known exactly: rests, and quotas with the estimates of all who stand before. For permits
+it is told only from enough holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+from proxy.decisions.keys import KeyRing, Lack
+from proxy.decisions.queues import TIMED, Ask, Line, Queue, Refusal, Waiter
+from proxy.decisions.quota import Bucket
+from proxy.decisions.shortage import Shortage
+from proxy.outcome import Reason
+
+HOPELESS = "Those who wait already would take longer than this request may wait. Try again later."
+TOO_LARGE = (
+    "This request would use about {tokens:.0f} tokens, more than {limit}: no waiting helps. Send a shorter prompt, ask "
+    "for fewer tokens, or raise the limit."
+)
+NONE_ALLOWED = "The policy allows no requests or no tokens here."
+
+
+def unusable() -> Refusal:
+    """No key can ever be used by waiting."""
+    return Refusal(reason=Reason.KEYS_UNUSABLE, retry_after=None)
+
+
+def in_vain(line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: float) -> Refusal | None:
+    """Returns the refusal of a newcomer for whom waiting would be in vain, or has no room; None: it may wait."""
+    if lack is Lack.NO_KEY or (line.ring is not None and line.ring.usable_at(now) is None):
+        return unusable()
+    left = ask.deadline_at - now
+    waits = ask.limits.quota_wait if lack in TIMED else ask.limits.queue + ask.limits.quota_wait
+    refusal = _quota(line, ask, min(waits, left), now)
+    if refusal is not None:
+        return refusal
+    if not line.room.has_room(ask.bytes):
+        return Refusal(reason=Reason.QUEUE_FULL, retry_after=shortage.expected_wait(ask.klass, now))
+    if lack not in TIMED:
+        seconds = min(ask.limits.queue, left)
+        if seconds <= 0 or shortage.hopeless(ask.klass, seconds, now):
+            after = shortage.expected_wait(ask.klass, now)
+            return Refusal(reason=Reason.QUEUE_TIMEOUT, retry_after=after, detail=HOPELESS * (seconds > 0))
+    return None
+
+
+def too_large(line: Line, tokens: float) -> Refusal | None:
+    """Returns the refusal of a call that no waiting helps: it needs more than the whole fleet may use in a minute."""
+    for bucket in line.tokens:
+        if bucket.capacity and bucket.never(tokens):
+            limit = f"the {bucket.most:.0f} that the fleet may use in a minute ({bucket.label})"
+            detail = TOO_LARGE.format(tokens=tokens, limit=limit)
+            return Refusal(reason=Reason.CONTEXT_TOO_LONG, retry_after=None, detail=detail)
+    if line.ring is not None and line.ring.never(tokens):
+        detail = TOO_LARGE.format(tokens=tokens, limit="any key may use in a minute")
+        return Refusal(reason=Reason.CONTEXT_TOO_LONG, retry_after=None, detail=detail)
+    return None
+
+
+def why_late(queue: Queue, waiter: Waiter, now: float) -> Refusal:
+    """Names what was missing when a waiter's time was over."""
+    line = queue.line
+    if line.ring is not None and line.ring.usable_at(now) is None:
+        return unusable()
+    assert queue.shortage is not None
+    if queue.lack in TIMED:
+        rests = line.ring.usable_at(now) if queue.lack is Lack.KEY and line.ring is not None else None
+        if rests is not None and rests > now:
+            return Refusal(reason=Reason.KEYS_RESTING, retry_after=rests - now)
+        after = quota_wait(line, queue.klass, waiter.tokens, now)
+        return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=after if after < inf else None)
+    return Refusal(reason=Reason.QUEUE_TIMEOUT, retry_after=queue.shortage.expected_wait(queue.klass, now))
+
+
+def quota_wait(line: Line, klass: int, tokens: float, now: float, *, before: Iterable[Waiter] = ()) -> float:
+    """Returns the seconds until a call of so many tokens has quota and a rested key, after those `before` it."""
+    urgent = klass == 0
+    ahead = list(before)
+    waits = [_after(bucket, 1.0, float(len(ahead)), now, urgent=urgent) for bucket in line.requests]
+    waits += [_after(b, tokens, sum(waiter.tokens for waiter in ahead), now, urgent=urgent) for b in line.tokens]
+    if line.ring is not None:
+        waits.append(_ring_wait(line.ring, tokens, ahead, now, urgent=urgent))
+    return max(waits, default=0.0)
+
+
+def _quota(line: Line, ask: Ask, seconds: float, now: float) -> Refusal | None:
+    """Refuses who could not have quota and a rested key within so many seconds."""
+    ring = line.ring
+    rests = (ring.usable_at(now) or now) - now if ring is not None else 0.0
+    if rests > max(seconds, 0.0):
+        return Refusal(reason=Reason.KEYS_RESTING, retry_after=rests)
+    if line.observes:
+        return None
+    if not line.requests and not line.tokens and (ring is None or not any(key.metered for key in ring.keys)):
+        return None
+    wait = quota_wait(line, ask.klass, ask.tokens, now, before=_before(line, ask))
+    if wait <= max(seconds, 0.0):
+        return None
+    if wait == inf:
+        return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=None, detail=NONE_ALLOWED)
+    return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=wait)
+
+
+def _before(line: Line, ask: Ask) -> Iterable[Waiter]:
+    """Yields who goes before a newcomer of this line: higher classes, and what is fair of its own."""
+    for klass in range(ask.klass):
+        yield from line.queues[klass].waiters
+    yield from line.queues[ask.klass].waiters.before(ask.tenant, ask.tokens or 1.0)
+
+
+def _after(bucket: Bucket, amount: float, ahead: float, now: float, *, urgent: bool) -> float:
+    """Returns the seconds until this amount may go after another one has gone before it."""
+    wait = bucket.wait(amount, now, urgent=urgent)
+    if not ahead or not bucket.rate:
+        return wait
+    # Who goes first leaves the bucket that much emptier; what does not fit into it at once takes as long as it fills.
+    needed = min(amount if urgent else amount + bucket.reserved, bucket.capacity)
+    return max(wait, (ahead + needed - bucket.level(now)) / bucket.rate)
+
+
+def _ring_wait(ring: KeyRing, tokens: float, ahead: list[Waiter], now: float, *, urgent: bool) -> float:
+    """Returns the seconds until some key can be used: those before need what all keys together bring back."""
+    soonest = ring.quota_at(now, tokens, urgent=urgent) - now
+    if not ahead or soonest == inf:
+        return soonest
+    keys = [key for key in ring.keys if key.usable]
+    if any(not key.metered for key in keys):
+        return soonest
+    requests = [bucket for key in keys for bucket in key.requests]
+    all_tokens = [bucket for key in keys for bucket in key.tokens]
+    needs = [(requests, len(ahead) + 1.0), (all_tokens, sum(waiter.tokens for waiter in ahead) + tokens)]
+    for buckets, needed in needs:
+        rate = sum(bucket.rate for bucket in buckets)
+        if len(buckets) == len(keys) and rate:
+            level = sum(bucket.level(now) for bucket in buckets)
+            soonest = max(soonest, (needed - level) / rate)
+    return soonest

@@ -1,0 +1,94 @@
+"""Room: a provider's waiting room: how many may wait, and whether P2 may run now (`policy.md` rule 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+IDLE_AFTER_SECONDS = 1.0
+"""Capacity is idle when no P0 or P1 has run for so long."""
+LOWEST = 2
+"""The class that runs in idle capacity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """`queue`: most waiters of a provider (0: max(8, 2 × share)) and most bytes of bodies that wait."""
+
+    max: int = 0
+    bytes: int = 64 * 1024 * 1024
+
+
+class Room:
+    """How many wait and run at a provider, and the bounds; `observes`: nobody waits for a place in it.
+
+    `pressing` counts the waiters of P0 and P1, `running` all permits that are out.
+    """
+
+    __slots__ = (
+        "_busy", "_busy_until", "_idle_below", "bytes", "max_bytes", "max_waiters", "name", "observes", "pressing",
+        "running", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.waiting = self.bytes = self.pressing = 0
+        self.max_waiters = self.max_bytes = 0
+        self.observes = False
+        self.running = 0
+        self._busy = 0
+        self._busy_until = -inf
+        self._idle_below = 0.0
+
+    def reconfigure(
+        self, settings: QueueSettings, *, share: int, observes: bool = False, idle_below: float = 0.7
+    ) -> None:
+        """Takes new bounds, `share` being the provider's; who waits already keeps its place."""
+        self.max_waiters = settings.max or max(8, 2 * share)
+        self.max_bytes = settings.bytes
+        self.observes = observes
+        self._idle_below = idle_below * share
+
+    def has_room(self, body_bytes: int) -> bool:
+        """Whether one more may wait, with a body of so many bytes."""
+        return self.waiting < self.max_waiters and self.bytes + body_bytes <= self.max_bytes
+
+    def enters(self, klass: int, body_bytes: int) -> None:
+        """Somebody waits."""
+        self.waiting += 1
+        self.bytes += body_bytes
+        self.pressing += klass < LOWEST
+
+    def leaves(self, klass: int, body_bytes: int) -> None:
+        """Somebody waits no more."""
+        self.waiting -= 1
+        self.bytes -= body_bytes
+        self.pressing -= klass < LOWEST
+
+    def starts(self, klass: int) -> None:
+        """A call of this class runs."""
+        self.running += 1
+        if klass < LOWEST:
+            self._busy += 1
+
+    def ends(self, klass: int, now: float) -> None:
+        """A call of this class runs no more."""
+        self.running -= 1
+        if klass < LOWEST:
+            self._busy -= 1
+            self._busy_until = now + IDLE_AFTER_SECONDS
+
+    def idle(self, now: float) -> bool:
+        """Whether a P2 may run: nobody of P0 or P1 waits, and none ran lately or few permits are in use."""
+        if self.pressing:
+            return False
+        return self.running < self._idle_below or (not self._busy and now >= self._busy_until)
+
+    def idle_at(self, now: float) -> float:
+        """Returns when time alone lets a P2 run; endless while a P0 or P1 waits or runs."""
+        if self.idle(now):
+            return now
+        return inf if self.pressing or self._busy else self._busy_until
+
+    def __repr__(self) -> str:
+        return f"<Room {self.name} {self.waiting}/{self.max_waiters} waiting>"

@@ -1,0 +1,80 @@
+"""Quotas, assembled: the buckets of a provider, its models and its keys; whose answers must tell their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from proxy.decisions.quota import Bucket
+from proxy.policy.identities import Identity, of_key, of_provider
+from proxy.policy.snapshot import KeySnapshot, ModelSnapshot, PolicySnapshot, ProviderSnapshot
+from proxy.runtime.cores import Cores
+
+Buckets = tuple[Bucket, ...]
+"""None or one."""
+
+
+def provider_buckets(cores: Cores) -> tuple[Buckets, Buckets]:
+    """Returns a provider's buckets for requests and for tokens; none where it has no such limit."""
+    snapshot = cores.snapshot
+    kinds = of_provider("rpm", snapshot), of_provider("tpm", snapshot)
+    return _bucket(cores, kinds[0], snapshot.rpm), _bucket(cores, kinds[1], snapshot.tpm)
+
+
+def model_buckets(model: ModelSnapshot, cores: Cores) -> tuple[Buckets, Buckets]:
+    """Returns a model's own, likewise."""
+    snapshot = cores.snapshot
+    kinds = of_provider("model_rpm", snapshot, model.name), of_provider("model_tpm", snapshot, model.name)
+    return _bucket(cores, kinds[0], model.rpm), _bucket(cores, kinds[1], model.tpm)
+
+
+def key_buckets(key: KeySnapshot, cores: Cores) -> tuple[Buckets, Buckets]:
+    """Returns a key's own, likewise."""
+    snapshot = cores.snapshot
+    kinds = of_key("key_rpm", snapshot, key), of_key("key_tpm", snapshot, key)
+    return _bucket(cores, kinds[0], key.rpm), _bucket(cores, kinds[1], key.tpm)
+
+
+def bounds_tokens(provider: ProviderSnapshot) -> bool:
+    """Whether anything bounds the tokens of a provider's calls."""
+    limits = [provider.tpm, *(model.tpm for model in provider.models), *(key.tpm for key in provider.keys)]
+    return any(limit is not None for limit in limits)
+
+
+def counting(policy: PolicySnapshot) -> frozenset[str]:
+    """Returns the providers whose answers must tell how many tokens they took."""
+    tenants = policy.tenants
+    capped = tenants is not None and any(
+        rule.tpm is not None for rule in (tenants.default, *(rule for _, rule in tenants.overrides))
+    )
+    return frozenset(provider.name for provider in policy.providers if capped or bounds_tokens(provider))
+
+
+def learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
+    """Whether anybody wants to know how many tokens a provider's calls usually take."""
+    return (
+        policy.tenants is not None
+        or bounds_tokens(provider)
+        or any(model.context_tokens is not None for model in provider.models)
+    )
+
+
+def _bucket(cores: Cores, identities: Sequence[Identity], limit: float | None) -> Buckets:
+    if limit is None:
+        return ()
+    shop, quota = cores.shop, cores.snapshot.quota
+    identity, *was = identities
+    bucket = shop.kept.get(identity, lambda: Bucket(_label(identity), shop.clock.now()), was=was)
+    most = limit * quota.headroom
+    reserved = shop.classes.reserved
+
+    def change() -> None:
+        rate = most / shop.fleet.size
+        bucket.reconfigure(rate, shop.clock.now(), burst=quota.burst, most=most, reserved=reserved)
+
+    shop.later(change)
+    return (bucket,)
+
+
+def _label(identity: Iterable[str]) -> str:
+    kind, *names = identity
+    return f"{kind.rpartition('_')[2]} of {'/'.join(names)}"
