@@ -30,6 +30,11 @@ def of_budget(route: RouteSnapshot, provider: ProviderSnapshot) -> tuple[Identit
     return tuple(("budget", *names) for names in pairs)
 
 
+def of_route(kind: str, route: RouteSnapshot) -> tuple[Identity, ...]:
+    """Returns the identity of something that belongs to a route, then the earlier ones."""
+    return tuple((kind, name) for name in _names(route.name, route.was))
+
+
 def own_route(provider: ProviderSnapshot) -> RouteSnapshot:
     """Returns the route to this provider alone (`/<provider>/…`), by a name that no route of a policy can have."""
     was = f"/{provider.was}" if provider.was is not None else None

@@ -96,7 +96,7 @@ def _adaptive(root: Node, provider: ProviderSnapshot, snapshot: PolicySnapshot) 
 
 
 def _share(provider: ProviderSnapshot, snapshot: PolicySnapshot) -> int:
-    most = provider.connections.max
+    most = provider.most_connections
     if provider.concurrency is None:
         return most
     return min(share_of(provider.concurrency, snapshot.fleet, key=provider.name), most)

@@ -86,17 +86,23 @@ def _limits(snapshot: PolicySnapshot) -> Iterator[tuple[Path, int]]:
 
 
 def _without_connections(root: Node, provider: ProviderSnapshot, fleet: FleetSettings) -> Iterator[Problem]:
-    """A share is never used up where an instance may have fewer connections to the provider's one address."""
+    """A share is never used up where an instance may have fewer connections to all of the provider's addresses."""
     here: Path = ("providers", provider.name)
-    most = provider.connections.max
+    most = provider.most_connections
     for path, share in _binding_shares(provider, fleet):
         if share > most:
             found = deepest(root, (*here, "connections", "max"))
-            message = f"{most} is below the share of {share} of {path_text(path)}: only {most} calls run at once"
+            written = _connections(provider)
+            message = f"{written} is below the share of {share} of {path_text(path)}: only {most} calls run at once"
             if found.path != (*here, "connections", "max"):
                 found = deepest(root, (*here, *path))
-                message = f"a share of {share} is above connections.max ({most}): only {most} calls run at once"
+                message = f"a share of {share} is above connections.max ({written}): only {most} calls run at once"
             yield problem_at(found.node.place, found.path, message)
+
+
+def _connections(provider: ProviderSnapshot) -> str:
+    count = len(provider.addresses)
+    return str(provider.connections.max) + (f" at each of {count} addresses" if count > 1 else "")
 
 
 def _binding_shares(provider: ProviderSnapshot, fleet: FleetSettings) -> Iterator[tuple[Path, int]]:

@@ -128,6 +128,11 @@ class ProviderSnapshot:
     breaker: BreakerSettings | None = BreakerSettings()
     propagate_trace: bool = True
 
+    @property
+    def most_connections(self) -> int:
+        """How many connections an instance may have to all addresses together."""
+        return self.connections.max * len(self.addresses)
+
     def model(self, name: str) -> ModelSnapshot:
         """Returns what the policy says of a model; one without limits where it says nothing."""
         return next((model for model in self.models if model.name == name), ModelSnapshot(name=name))

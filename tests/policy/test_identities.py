@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.policy.identities import of_budget, of_key, of_provider, own_route
+from proxy.policy.identities import of_budget, of_key, of_provider, of_route, own_route
 from proxy.policy.snapshot import KeySnapshot, RouteSnapshot, ValueSource
 from tests.policy.samples import provider
 
@@ -37,3 +37,9 @@ def test_a_route_and_its_provider_may_be_renamed_each_alone_or_both() -> None:
 def test_the_route_to_one_provider_alone_is_not_that_of_a_route_with_the_same_name() -> None:
     assert of_budget(own_route(ALPHA), ALPHA)[0] != of_budget(RouteSnapshot(name="alpha"), ALPHA)[0]
     assert of_budget(own_route(ALPHA), ALPHA)[0] in of_budget(own_route(GAMMA), GAMMA)
+
+
+def test_what_belongs_to_a_route_has_its_name() -> None:
+    route = RouteSnapshot(name="talk", was="chat")
+    assert of_route("idempotency", route) == (("idempotency", "talk"), ("idempotency", "chat"))
+    assert of_route("idempotency", own_route(ALPHA)) == (("idempotency", "/alpha"),)

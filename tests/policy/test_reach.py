@@ -131,6 +131,14 @@ def test_without_a_limit_of_the_provider_those_of_its_models_and_keys_are_held_a
     assert not any("connections" in line for line in told(GOOD + f"    {below}\n    limits: {{concurrency: 50}}\n"))
 
 
+def test_connections_of_all_addresses_are_counted_together() -> None:
+    text = MANY.replace("http://127.0.0.1:1/v1", "[http://127.0.0.1:1/v1, http://127.0.0.1:2/v1]")
+    assert told(text)[0].endswith(
+        "a share of 400 is above connections.max (100 at each of 2 addresses): only 200 calls run at once"
+    )
+    assert told(text + "    connections: {max: 200}\n") == []
+
+
 @pytest.mark.parametrize("more", ["    connections: {max: 400}\n", "    mode: observe\n", "mode: observe\n"])
 def test_a_share_that_connections_do_not_bind_is_no_warning(more: str) -> None:
     assert [line for line in told(MANY + more) if "connections" in line] == []

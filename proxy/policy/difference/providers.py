@@ -37,6 +37,7 @@ KINDS: Final[Mapping[str, str]] = {
     "pool": "connections",
     "pace": "answer times (p95)",
     "tally": "what observing has counted",
+    "estimates": "what calls take in tokens",
 }
 """What people call the cores of a provider, by the first word of their identity."""
 
@@ -111,7 +112,7 @@ class _Changes:
         compare_share(findings, provider_limit(old, new), self.reload, what=f"{new.name}")
         if old.concurrency is not None and new.concurrency is None:
             findings.warn(f"no concurrency limit any more: only connections.max ({new.connections.max}) bounds it")
-        most, before = new.connections.max, old.connections.max
+        most, before = new.most_connections, old.most_connections
         if most < before:
             findings.effect(f"calls that run stay: nobody new goes until fewer than {most} run at an instance")
         elif most > before:

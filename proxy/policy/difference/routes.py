@@ -40,11 +40,27 @@ def _changed(old: RouteSnapshot, new: RouteSnapshot, reload: Reload) -> Section 
     _budgets(findings, (old, new), reload)
     if "retry.budget" in differ:
         findings.effect("what the retry budget has counted stays counted")
+    _classes_and_keys(findings, differ, old, new)
     if new.observe and not old.observe:
         findings.warn("shares and breakers hold none of its requests back any more")
     if old.observe and not new.observe:
         findings.warn("shares and breakers hold its requests back again; a breaker that is open now refuses them")
     return findings.changes(f"route {new.name}")
+
+
+def _classes_and_keys(findings: Findings, differ: set[str], old: RouteSnapshot, new: RouteSnapshot) -> None:
+    if "class" in differ:
+        findings.effect("who waits keeps its place and the class that it came with")
+    if "class_from_header" in differ and new.class_from_header:
+        findings.warn("callers may raise their calls to P0 now, by x-sponson-class")
+    if "idempotency" in differ:
+        findings.effect("answers that are kept already are given again only where the new headers have the same value")
+        if new.idempotency.all_required and not old.idempotency.all_required:
+            findings.warn(f"requests without all of {', '.join(new.idempotency.headers)} are refused: 400 bad_request")
+    if "idempotency.keep" in differ:
+        findings.effect("answers that are kept already stay as long as they were to")
+    if "lanes" in differ:
+        findings.effect("who waits keeps its place; permits in use stay counted where they were taken")
 
 
 def _budgets(findings: Findings, pair: tuple[RouteSnapshot, RouteSnapshot], reload: Reload) -> None:

@@ -71,14 +71,14 @@ def provider_limit(old: ProviderSnapshot | None, new: ProviderSnapshot) -> Limit
         new=new.concurrency,
         old_key=before.name,
         new_key=new.name,
-        old_most=before.connections.max,
-        new_most=new.connections.max,
+        old_most=before.most_connections,
+        new_most=new.most_connections,
     )
 
 
 def provider_share(provider: ProviderSnapshot, fleet: FleetSettings) -> int:
     """Returns how many calls an instance may have at a provider: its share, or its connections."""
-    most = provider.connections.max
+    most = provider.most_connections
     share = _share(provider.concurrency, fleet, key=provider.name, most=most)
     return most if share is None else share
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.decisions.deadline import answer_pace
-from proxy.policy.identities import Identity, of_budget, of_key, of_provider, own_route
+from proxy.decisions.tenants import TenantSettings
+from proxy.policy.identities import Identity, of_budget, of_key, of_provider, of_route, own_route
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 ANY_MODEL: Final = "*"
@@ -68,14 +69,20 @@ def renamings(
 
 def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
     """Yields the identity of every core that the policy uses, each with those it may have had before renamings."""
-    yield (("bodies",),)
+    yield from ((("bodies",),), (("answers",),), (("keyed calls",),))
     if policy.concurrency is not None:
         yield (("process",),)
+    if policy.tenants is not None:
+        yield (("tenants",),)
+    for route in policy.routes or ():
+        yield of_route("idempotency", route)
     for provider in policy.providers:
         for kind, *rest in (*_own(provider), *_targets(policy, provider)):
             yield of_provider(kind, provider, *rest)
         yield from _keys(provider)
-        for route in (own_route(provider), *(route for route, _ in asking(policy, provider.name))):
+        own = own_route(provider)
+        yield of_route("idempotency", own)
+        for route in (own, *(route for route, _ in asking(policy, provider.name))):
             yield of_budget(route, provider)
 
 
@@ -87,10 +94,13 @@ def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, ...]]:
 
 
 def _own(provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
-    """The cores that a provider has once: their kinds, with what else tells them apart."""
+    """The cores that a provider has once, or once an address: their kinds, with what else tells them apart."""
     yield ("connections",)
     yield ("room",)
-    yield "pool", address(provider)
+    for where in addresses(provider):
+        yield "pool", where
+        if len(provider.addresses) > 1:
+            yield "address", where
     if provider.concurrency is not None:
         yield ("provider",)
     if provider.keys:
@@ -98,27 +108,46 @@ def _own(provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
 
 
 def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
-    """The cores of a provider's targets, likewise: one a model, or one a breaker scope."""
-    name, where = provider.name, address(provider)
-    asked = list(asking(policy, name))
+    """The cores of a provider's targets, likewise: one a model."""
     everywhere = provider.observe or policy.observe
-    somewhere = everywhere or any(route.observe for route, _ in asked)
+    somewhere = everywhere or any(route.observe for route, _ in asking(policy, provider.name))
     kind = ("keys",) if provider.keys else ()
     if somewhere:
         yield ("tally",)
-    for model in (*named_models(policy, name), OTHER):
+    for model in (*named_models(policy, provider.name), OTHER):
         yield "line", model, *kind
         if somewhere and not everywhere:
             yield "line", model, "observing", *kind
         if provider.model(model).concurrency is not None:
             yield "model", model
+        if provider.model(model).context_tokens is not None or _capped(policy):
+            yield "estimates", model
+        yield from _guarded(policy, provider, model, tallied=somewhere)
+
+
+def _guarded(
+    policy: PolicySnapshot, provider: ProviderSnapshot, model: str, *, tallied: bool
+) -> Iterator[tuple[str, ...]]:
+    """The cores of a target at each address: what is measured there, and its breaker, one a model or a scope."""
+    whole = provider.breaker is not None and provider.breaker.per_provider
+    scope = ANY_MODEL if whole else model
+    if len(provider.addresses) > 1:
+        yield "openings", scope
+    for where in addresses(provider):
         if follows_answers(policy, provider):
             yield "pace", where, model
         if provider.breaker is not None:
-            scope = ANY_MODEL if provider.breaker.per_provider else model
             yield "breaker", where, scope
-            if somewhere:
+            if tallied:
                 yield "tally", where, scope
+
+
+def _capped(policy: PolicySnapshot) -> bool:
+    """Whether any tenant is held to more than a class: then tokens are estimated everywhere."""
+    if policy.tenants is None:
+        return False
+    rules = (policy.tenants.default, *(caps for _, caps in policy.tenants.overrides))
+    return any(caps != TenantSettings(klass=caps.klass, too_long_tier=caps.too_long_tier) for caps in rules)
 
 
 def address(provider: ProviderSnapshot) -> str:

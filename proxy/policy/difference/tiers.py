@@ -155,9 +155,10 @@ def _compare(findings: Findings, old: _Place, new: _Place) -> None:
         return
     before, after = old.waits(), new.waits()
     why = "a tier follows now" if new.later else "no tier follows any more"
-    for what, was, now in (("permit", before.queue, after.queue), ("key", before.quota_wait, after.quota_wait)):
+    waits = ("a permit", before.queue, after.queue), ("quota or a key", before.quota_wait, after.quota_wait)
+    for what, was, now in waits:
         if was != now:
-            findings.value(f"{new.label}: wait for a {what}", seconds(was), seconds(now), note=f"{REQUEST}; {why}")
+            findings.value(f"{new.label}: wait for {what}", seconds(was), seconds(now), note=f"{REQUEST}; {why}")
 
 
 def _credential(findings: Findings, old: _Place | None, new: _Place) -> None:

@@ -19,6 +19,7 @@ ROUTES = ("chat", "rest", "alpha")
 KEYS = ("k1", "k2", "k3")
 MODELS = ("large", "small")
 SECRETS = {f"KEY_{number}": f"secret {number}" for number in range(3)}
+RATES = st.sampled_from([None, None, 0, 60])
 LIMITS = st.sampled_from([None, 0, 3, 7])
 
 
@@ -72,22 +73,29 @@ def _keys(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [
         {"id": name, "env": f"KEY_{KEYS.index(name)}"}
         | ({"was": was[name]} if name in was else {})
-        | _some(draw, concurrency=LIMITS)
+        | _some(draw, concurrency=LIMITS, rpm=RATES, tpm=RATES)
         for name in names
     ]
 
 
 @st.composite
+def _model(draw: st.DrawFn) -> dict[str, Any]:
+    limits = _some(draw, concurrency=LIMITS, rpm=RATES, tpm=RATES)
+    return {"limits": limits, **_some(draw, context_tokens=st.sampled_from([None, None, 9]))}
+
+
+@st.composite
 def _provider(draw: st.DrawFn) -> dict[str, Any]:
     models = draw(st.lists(st.sampled_from(MODELS), unique=True, max_size=2))
-    port, path = draw(st.sampled_from([9, 10])), draw(st.sampled_from(["", "/v1"]))
+    ports, path = draw(st.sampled_from([(9,), (10,), (9, 10), (10, 11)])), draw(st.sampled_from(["", "/v1"]))
+    urls = [f"http://127.0.0.1:{port}{path}" for port in ports]
     breaker = st.sampled_from([None, "off", {"scope": "provider"}, {"consecutive": 4}])
     timeouts = st.sampled_from([None, {"answer": {"p95": 1.5}}, {"connect": "1s"}])
     return {
-        "base_url": f"http://127.0.0.1:{port}{path}",
+        "base_url": urls if len(urls) > 1 else urls[0],
         "keys": draw(_keys()),
-        "limits": _some(draw, concurrency=LIMITS),
-        "models": {model: {"limits": _some(draw, concurrency=LIMITS)} for model in models},
+        "limits": _some(draw, concurrency=LIMITS, rpm=RATES, tpm=RATES, adaptive=st.sampled_from([None, None, {}])),
+        "models": {model: draw(_model()) for model in models},
         **_some(draw, breaker=breaker, timeouts=timeouts, mode=st.sampled_from([None, "observe"])),
     }
 
@@ -105,7 +113,24 @@ def _route(draw: st.DrawFn, providers: list[str]) -> dict[str, Any]:
         model=st.sampled_from([None, "gpt-*", ["*-mini", "o?"], "[!g]*"]),
         header=st.sampled_from([None, {"x-task": "research"}]),
     )
-    return {"match": match, "tiers": tiers, **_some(draw, mode=st.sampled_from([None, "observe"]))}
+    if len(tiers) > 1 and draw(st.booleans()):
+        members = {(tier["provider"], tier.get("model")): tier for tier in tiers}
+        if len(members) > 1:
+            spread = [{"provider": name} | ({"model": model} if model else {}) for name, model in members]
+            tiers = [{"spread": spread, "by": draw(st.sampled_from(["remaining", "weight"]))}]
+    more = _some(
+        draw,
+        mode=st.sampled_from([None, "observe"]),
+        lanes=st.sampled_from([None, None, [{"max_output": 100, "share": 0.3}]]),
+        **{"class": st.sampled_from([None, "P0", "P2"])},
+    )
+    return {"match": match, "tiers": tiers, **more}
+
+
+TENANTS = st.sampled_from(
+    [None, {"from": [{"header": "x-a"}]}, {"default": {"class": "P2"}}, {"overrides": {"a*": {"rps": 1, "tpm": 9}}}]
+)
+CLASSES = st.sampled_from([None, {"P0": {"reserved": 0.5}}])
 
 
 @st.composite
@@ -122,6 +147,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
             {"name": name, **draw(_route(names))} | ({"was": earlier[name]} if name in earlier else {})
             for name in routes
         ]
+    policy |= _some(draw, tenants=TENANTS, classes=CLASSES)
     if draw(st.booleans()):
         policy["mode"] = draw(st.sampled_from(["enforce", "observe"]))
     return policy

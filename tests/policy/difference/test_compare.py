@@ -52,3 +52,19 @@ def test_what_belongs_to_the_whole_policy() -> None:
     }
     assert "shares of both sizes are in force side by side" in told(one)
     assert "nothing bounds all providers together any more" in told(section(difference(new, GOOD), "the whole policy"))
+
+
+def test_classes() -> None:
+    new = GOOD + "classes: {P0: {reserved: 0.2}, P2: {idle_below: 0.5, promote_after: 1m, queue: 2m}}\n"
+    one = section(difference(GOOD, new), "the whole policy")
+    assert says(one) == {
+        "classes.P0.reserved": ("0", "0.2"),
+        "classes.P2.idle_below": ("0.7", "0.5"),
+        "classes.P2.promote_after": ("5m", "1m"),
+        "classes.P2.queue": ("10m", "2m"),
+    }
+    assert "permits in use and what buckets hold stay" in told(one)
+    assert "P2 calls that wait keep their places, and go by the new values" in told(one)
+    assert one.warnings == ()
+    all_of_it = section(difference(GOOD, GOOD + "classes: {P0: {reserved: 1}}\n"), "the whole policy")
+    assert "no call of P1 or P2 may go" in told(all_of_it)

@@ -105,3 +105,25 @@ def test_another_order_of_parameters_or_keys_is_told() -> None:
 def test_every_provider_of_the_old_policy_is_spoken_of() -> None:
     found = difference(BOTH + ROUTE, GOOD + ROUTE)
     assert [(one.sign, one.subject) for one in found.sections][:1] == [(Sign.REMOVED, "provider b")]
+
+
+def test_an_adaptive_limit_that_comes_changes_and_goes() -> None:
+    one = changed("limits: {adaptive: {}}")
+    assert says(one) == {"limits.adaptive": ("none", "decrease 0.8, min 1")}
+    assert "the adaptive limit begins at the share" in told(one)
+    one = changed("limits: {adaptive: {min: 3}}", old="limits: {adaptive: {}}")
+    assert "the adaptive limit goes on from where it stands" in told(one)
+    assert "as far as the share allows" in told(changed("", old="limits: {adaptive: {}}"))
+
+
+def test_another_way_of_counting() -> None:
+    one = changed("limits: {count: {cached_input: 0.1, unused_output: 1}}")
+    assert says(one) == {"limits.count.cached_input": ("1", "0.1"), "limits.count.unused_output": ("0", "1")}
+    assert "what runs is settled as it was reserved; what buckets hold stays" in told(one)
+
+
+def test_a_provider_that_knows_keys_again() -> None:
+    one = changed("idempotency_header: X-Key")
+    assert says(one) == {"idempotency_header": ("none", "X-Key")}
+    assert "are sent to it again, with the same key" in told(one)
+    assert "they end as maybe_executed" in told(changed("", old="idempotency_header: X-Key"))

@@ -35,6 +35,26 @@ def test_a_budget_keeps_its_count() -> None:
     assert told(one) == "what the retry budget has counted stays counted"
 
 
+def test_a_class_is_that_of_new_requests() -> None:
+    one = section(difference(ONE, ONE + "    class: P2\n    class_from_header: true\n"), "route chat")
+    assert says(one) == {"class": ("P1", "P2"), "class_from_header": ("false", "true")}
+    assert "who waits keeps its place and the class that it came with" in told(one)
+    assert one.warnings == ("callers may raise their calls to P0 now, by x-sponson-class",)
+
+
+def test_other_headers_make_other_keys() -> None:
+    one = section(difference(ONE, ONE + "    idempotency: {from: [x-a, x-b], keep: 1h}\n"), "route chat")
+    assert says(one) == {"idempotency": ("idempotency-key", "all of x-a, x-b"), "idempotency.keep": ("10m", "1h")}
+    assert one.warnings == ("requests without all of x-a, x-b are refused: 400 bad_request",)
+    assert "answers that are kept already stay as long as they were to" in told(one)
+
+
+def test_lanes() -> None:
+    one = section(difference(ONE, ONE + "    lanes: [{max_output: 100, share: 0.3}]\n"), "route chat")
+    assert says(one) == {"lanes": ("none", "0.3 up to 100 tokens")}
+    assert told(one) == "who waits keeps its place; permits in use stay counted where they were taken"
+
+
 def test_modes() -> None:
     new = ONE + "    mode: observe\n"
     assert "hold none of its requests back any more" in told(section(difference(ONE, new), "route chat"))

@@ -66,6 +66,8 @@ def test_connections_bound_a_share_too() -> None:
     assert provider_share(provider("limits: {concurrency: 50}\nconnections: {max: 8}"), FleetSettings(size=2)) == 8
     assert provider_share(provider("limits: {concurrency: 10}"), FleetSettings(size=4)) == 2
     assert provider_share(provider("connections: {max: 8}"), FleetSettings()) == 8
+    several = load(GOOD.replace("http://127.0.0.1:1/v1", "['http://a', 'http://b']") + "    connections: {max: 8}\n")
+    assert provider_share(several.providers[0], FleetSettings()) == 16
 
 
 def test_arithmetic_says_what_is_rounded_and_which_instance() -> None:

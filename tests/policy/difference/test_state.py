@@ -39,11 +39,12 @@ def test_what_is_said_of_cores_is_what_a_reload_does(old: dict[str, Any], new: d
     assert {identity for identity, *_ in cores(load(written(old)))} == set(before)
     assert {identity for identity, *_ in cores(load(written(new)))} == set(after)
     found = fates(load(written(old)), load(written(new)))
+    earlier, later = set(map(id, before.values())), set(map(id, after.values()))
     for identity, core in after.items():
         origin = found.origins.get(identity)
-        assert core is before[origin] if origin is not None else core not in before.values(), identity
+        assert core is before[origin] if origin is not None else id(core) not in earlier, identity
     assert found.anew == set(after) - set(found.origins)
-    assert found.aside == {identity for identity, core in before.items() if core not in after.values()}
+    assert found.aside == {identity for identity, core in before.items() if id(core) not in later}
 
 
 def test_equal_policies_keep_everything() -> None:

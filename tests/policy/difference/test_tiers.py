@@ -48,6 +48,25 @@ def test_overrides_of_a_tier() -> None:
     }
 
 
+def test_equals() -> None:
+    spread = "{spread: [{provider: a}, {provider: k, model: m, weight: 2}], by: %s}"
+    one = found("{provider: a}, {provider: k, model: m}", spread % "remaining")
+    assert says(one)["tiers"] == ("a, k/m", "spread a | k/m")
+    one = found(spread % "remaining", spread % "weight")
+    assert says(one) == {"tiers": ("spread a | k/m", "spread 1 × a | 2 × k/m")}
+    one = found(spread % "weight", (spread % "weight").replace("weight: 2", "weight: 3"))
+    assert says(one) == {"tiers": ("spread 1 × a | 2 × k/m", "spread 1 × a | 3 × k/m")}
+    assert section(difference(policy(spread % "weight"), policy("{provider: a}")), "route r").warnings == (
+        "no other provider is asked any more when the first one fails",
+    )
+
+
+def test_what_an_equal_gets_of_its_tier() -> None:
+    spread = "{spread: [{provider: a}, {provider: k}]%s}"
+    one = found(spread % "", spread % ", first_byte: 8s")
+    assert says(one) == {"a: first_byte": ("the provider's", "8s"), "k: first_byte": ("the provider's", "8s")}
+
+
 def test_the_same_target_twice() -> None:
     one = found("{provider: k}, {provider: k, idle: 1s}", "{provider: k}, {provider: k, idle: 2s}")
     assert says(one) == {"k #2: idle": ("1s", "2s")}
@@ -56,7 +75,7 @@ def test_the_same_target_twice() -> None:
 def test_a_tier_behind_another_waits_less_by_default() -> None:
     one = found("{provider: a}", "{provider: a}, {provider: k}")
     assert says(one)["a: wait for a permit"] == ("10s", "300ms")
-    assert says(one)["a: wait for a key"] == ("30s", "300ms")
+    assert says(one)["a: wait for quota or a key"] == ("30s", "300ms")
     assert [value.note for value in one.values][1] == "new requests; a tier follows now"
     assert "wait for a permit" not in str(
         says(found("{provider: a, queue: 1s}", "{provider: a, queue: 1s}, {provider: k}"))
