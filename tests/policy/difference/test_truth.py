@@ -12,11 +12,8 @@ from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Refusal, Waiter
 from proxy.decisions.retry import BUDGET_FLOOR, RetryBudget
-<<<<<<< /tmp/tmpfhljug7j/ours
-from proxy.stages.fallback import FallbackTiers
-=======
 from proxy.decisions.room import Room
->>>>>>> /tmp/tmpfhljug7j/theirs
+from proxy.stages.fallback import FallbackTiers
 from proxy.upstream.pool import Pool
 from tests.policy.difference.policies import difference, says, section, told
 from tests.runtime.shop import POLICY, SECRETS, Shop, breaker_of, changed, park, rest
