@@ -13,7 +13,6 @@ from proxy.stages.recording import LARGEST_KEPT
 from proxy.stages.shared_call import SharedCall, stored
 from tests.fakes import Ask, FakeUpload, make_exchange, settle
 from tests.stages.shared import STREAM, Shared, failed_silently
-from tests.stages.world import failed
 
 PLAIN = Ask()
 DONE = b"data: [DONE]\n\n"
@@ -54,21 +53,12 @@ async def test_who_comes_late_reads_a_stream_from_its_beginning_then_as_it_comes
 async def test_a_failure_is_told_to_each_of_them() -> None:
     shared = Shared()
     callers = [await shared.caller(PLAIN) for _ in range(2)]
-    shared.script.end(failed(503))
+    shared.script.end(refused(Reason.QUEUE_FULL, retry_after=3.0))
     found = [await caller.outcome() for caller in callers]
     assert found[0] is not found[1]
-    assert [outcome.status for outcome in found] == [503, 503]
+    assert [(outcome.reason, outcome.retry_after) for outcome in found] == [(Reason.QUEUE_FULL, 3.0)] * 2
     assert not any(outcome.committed for outcome in found)
     assert not any(caller.reply.started for caller in callers), "whoever stands outside answers them"
-
-
-async def test_a_refusal_is_told_to_each_of_them() -> None:
-    shared = Shared()
-    callers = [await shared.caller(PLAIN) for _ in range(2)]
-    shared.script.end(refused(Reason.QUEUE_FULL, retry_after=3.0))
-    for caller in callers:
-        outcome = await caller.outcome()
-        assert (outcome.reason, outcome.retry_after) == (Reason.QUEUE_FULL, 3.0)
 
 
 async def test_a_break_is_a_break_for_all() -> None:
