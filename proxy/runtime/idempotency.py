@@ -43,7 +43,7 @@ class IdempotencyParts:
         shop = self._shop
         was = [("idempotency", route.was)] if route.was is not None else []
         drawn = shop.bits(ROUTE_BITS).to_bytes(ROUTE_BITS // 8, "big")
-        return shop.kept.get(("idempotency", route.name), lambda: drawn, was=was)
+        return shop.kept.get(("idempotency", route.name), lambda: drawn + route.name.encode(), was=was)
 
 
 def _passes_credentials(route: RouteSnapshot, providers: dict[str, Provider]) -> bool:
