@@ -94,6 +94,16 @@ async def babbles(exchange: Exchange) -> None:
     exchange.close()
 
 
+def when(gate: asyncio.Event, script: Script) -> Script:
+    """A provider that goes on when the gate opens."""
+
+    async def waiting(exchange: Exchange) -> None:
+        await gate.wait()
+        await script(exchange)
+
+    return waiting
+
+
 def in_turn(*scripts: Script) -> Script:
     """A provider that takes one script after the other and stays with the last."""
     left = list(scripts)

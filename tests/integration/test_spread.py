@@ -10,12 +10,11 @@ import pytest
 
 from tests.integration.caller import Answer
 from tests.integration.harness import Lab, route
-from tests.integration.messages import answers, resets, says
+from tests.integration.messages import answers, resets, says, when
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 LONG = {"first": "60s", "cap": "60s"}
-PATIENT = {"timeouts": {"answer": "20s", "queue": "10s"}}
 
 
 def over(*members: str | dict[str, Any], **rest: Any) -> dict[str, Any]:
@@ -62,9 +61,12 @@ def whom(found: list[Answer]) -> Counter[str | None]:
 
 
 async def test_equals_of_different_size_carry_load_in_proportion(lab: Lab) -> None:
-    for name in ("large", "small"):
-        lab[name].script = says(name, after=0.5)
-    assert whom(await crowd(lab, "sized", 12)) == {"large": 8, "small": 4}
+    gate = asyncio.Event()
+    lab["large"].script = lab["small"].script = when(gate, says("hi"))
+    calls = asyncio.ensure_future(crowd(lab, "sized", 12))
+    await asyncio.gather(lab["large"].has_seen(8), lab["small"].has_seen(4))
+    gate.set()
+    assert whom(await calls) == {"large": 8, "small": 4}
 
 
 async def test_by_weight_each_gets_its_part_in_the_same_order_every_time(lab: Lab) -> None:
@@ -81,8 +83,12 @@ async def test_the_answer_names_the_member_and_its_model_replaces_the_callers(la
 
 
 async def test_one_that_is_full_stands_back_for_one_that_is_not(lab: Lab) -> None:
-    lab["one"].script = lab["other"].script = says("hi", after=0.5)
-    assert whom(await crowd(lab, "narrow", 2)) == {"one": 1, "other": 1}
+    gate = asyncio.Event()
+    lab["one"].script = lab["other"].script = when(gate, says("hi"))
+    calls = asyncio.ensure_future(crowd(lab, "narrow", 2))
+    await asyncio.gather(lab["one"].has_seen(1), lab["other"].has_seen(1))
+    gate.set()
+    assert whom(await calls) == {"one": 1, "other": 1}
 
 
 async def test_when_all_are_full_who_waits_gets_the_last_of_them(lab: Lab) -> None:
