@@ -16,6 +16,7 @@ from proxy.runtime.assembly import Runtime
 from proxy.runtime.status import StatusReader
 from proxy.runtime.status_tenants import MOST_ROWS
 from proxy.stages.context import ContextStage, ObservingContextStage
+from proxy.stages.fallback import FallbackTiers
 from proxy.stages.tenants import ObservingTenantStage, TenantStage
 from tests.fakes import Ask, answered, make_exchange
 from tests.runtime.shop import Shop
@@ -54,6 +55,14 @@ def plan_of(shop: Shop, policy: str, path: str) -> RoutePlan:
     plan = shop.live(policy).router.candidates(path, {}).routes[0]
     assert isinstance(plan, RoutePlan)
     return plan
+
+
+def tiers_of(plan: RoutePlan) -> list[Any]:
+    """A route's tiers."""
+    below: Any = plan.call
+    while not isinstance(below, FallbackTiers):
+        _, below = within(below)
+    return list(below._tiers)
 
 
 def stage_of(shop: Shop, policy: str, path: str) -> TenantStage | None:
@@ -95,13 +104,24 @@ async def test_estimates_are_those_of_the_first_that_the_route_asks(shop: Shop) 
 
 
 @pytest.mark.parametrize(
+    ("policy", "counts"),
+    [(PLAIN, False), (PLAIN + TENANTS, True), (PLAIN + TENANTS.replace("tpm: 6000, ", ""), False)],
+)
+async def test_where_tenants_have_a_cap_of_tokens_every_answer_must_tell_them(
+    shop: Shop, policy: str, counts: bool
+) -> None:
+    for path in (PATHS[0], PATHS[2]):
+        assert {tier.counts_tokens for tier in tiers_of(plan_of(shop, policy, path))} == {counts}
+
+
+@pytest.mark.parametrize(
     ("policy", "kind"), [(PLAIN, ContextStage), (PLAIN + "mode: observe\n", ObservingContextStage)]
 )
 async def test_only_a_model_that_says_how_much_it_takes_looks_at_prompts(
     shop: Shop, policy: str, kind: type[ContextStage]
 ) -> None:
-    _, fallback = within(plan_of(shop, policy, PATHS[0]).call)
-    kinds = [type(within(tier.targets.of(tier.model)[1])[0]) for tier in fallback._tiers]
+    tiers = tiers_of(plan_of(shop, policy, PATHS[0]))
+    kinds = [type(within(tier.targets.of(tier.model)[1])[0]) for tier in tiers]
     assert [one is kind for one in kinds] == [True, False]
 
 
