@@ -8,6 +8,7 @@
 | workshop | what all providers of one policy are assembled with |
 | targets, models | one provider's pipelines; a tier's pipelines by model |
 | tenants | what all policies know of tenants, and each route's stage |
+| idempotency | what all policies know of keyed requests, and each route's stage |
 | capacity, rings | what binds a provider's calls: shares, queues, lines, lanes; its keys |
 | quotas | the buckets of providers, models and keys |
 | alarm | the moment at which time alone may let a waiter go |
@@ -18,7 +19,7 @@
 | secrets | reading named values; the last good one when a file vanishes |
 | reload | comparing, parsing in a thread, swapping one reference |
 | watcher, settling | when to look at the policy; whether what stands there is whole |
-| status, status_tenants | `/status`, `/policy` and gauges, read from the cores |
+| status, status_tenants, status_idempotency | `/status`, `/policy` and gauges, read from the cores |
 | lifecycle | starting → ready → draining → exited |
 | process | everything that one `sponson run` is made of |
 | run | one `sponson run`, from the first signal handler to the exit code |

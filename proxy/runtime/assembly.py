@@ -26,9 +26,10 @@ from proxy.policy.identities import of_budget, own_route
 from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
+from proxy.runtime.idempotency import IdempotencyParts
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.models import TierParts
-from proxy.runtime.quotas import counting, learns
+from proxy.runtime.quotas import bounds_tokens, learns
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
@@ -126,7 +127,7 @@ def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) 
         auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
         commits_before=around.kept.commits,
         observe=snapshot.observe,
-        counting=counting(snapshot),
+        counting=frozenset(provider.name for provider in snapshot.providers if bounds_tokens(provider)),
         learning=frozenset(provider.name for provider in snapshot.providers if learns(snapshot, provider)),
         classes=snapshot.classes,
         lanes=_lanes(snapshot),
@@ -165,6 +166,7 @@ class _RouteMaker:
         self._shop = shop
         self._tenants = tenants
         self._idle_wait = idle_wait
+        self._idempotency = IdempotencyParts(shop)
 
     def route(self, route: RouteSnapshot) -> RoutePlan:
         """Compiles a route of the policy."""
@@ -191,7 +193,12 @@ class _RouteMaker:
         return RoutePlan(
             name=name,
             matcher=matcher,
-            call=pipeline.route(deadline, fallback, tenants=self._tenants.stage(route, self._providers)),
+            call=pipeline.route(
+                deadline,
+                fallback,
+                tenants=self._tenants.stage(route, self._providers),
+                idempotency=self._idempotency.stage(route, self._providers),
+            ),
             prefix=prefix,
             total=route.total_seconds,
             body_max=route.body_max,
@@ -258,7 +265,7 @@ class _RouteMaker:
             waits=wait_limits(timeouts, queue=tier.queue_seconds, quota_wait=tier.quota_wait_seconds, later_tier=later),
             pace=answer_pace(timeouts, answer=tier.answer_seconds, pace=tier.answer_pace),
             observes=observes,
-            counts_tokens=provider.name in self._shop.counting,
+            counts_tokens=provider.name in self._shop.counting or self._tenants.counts_tokens,
             fields=dict(tier.set),
             route=route.name,
             lanes=route.lanes,

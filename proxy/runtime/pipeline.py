@@ -1,7 +1,7 @@
 """THE ORDER: which stage surrounds which, and why. `tests/runtime/test_pipeline.py` holds it.
 
-A stage that a route does not configure is absent, not disabled. Stages of later rows (idempotency, cache,
-single-flight, merging) have their places named here.
+A stage that a route does not configure is absent, not disabled. Stages of later rows (cache, single-flight,
+merging) have their places named here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
 from proxy.stages.context import ContextStage
 from proxy.stages.deadline import DeadlineStage
+from proxy.stages.idempotency import IdempotencyStage
 from proxy.stages.observation import ObservationStage
 from proxy.stages.retry import RetryStage
 from proxy.stages.tenants import TenantStage
@@ -32,14 +33,21 @@ def front(observation: ObservationStage, classification: CallNext) -> CallNext:
     )
 
 
-def route(deadline: DeadlineStage, tiers: CallNext, *, tenants: TenantStage | None = None) -> CallNext:
+def route(
+    deadline: DeadlineStage,
+    tiers: CallNext,
+    *,
+    tenants: TenantStage | None = None,
+    idempotency: IdempotencyStage | None = None,
+) -> CallNext:
     """One per route; `tenants` None where the policy caps none."""
     order: list[Stage | None] = [
         # 3. A number; every wait below looks at it.
         deadline,
         # 4. A runaway caller stops before anything is looked up or queued.
         tenants,
-        # 5. idempotency: a known key is answered without any work.
+        # 5. A known key is answered without any work.
+        idempotency,
         # 6. response_cache: above quota, because a hit costs nothing.
         # 7. single_flight: below the cache (only misses), above quota (followers are one call).
         # 8. merging: many calls become one, which then falls back and retries as one.

@@ -40,15 +40,6 @@ def bounds_tokens(provider: ProviderSnapshot) -> bool:
     return any(limit is not None for limit in limits)
 
 
-def counting(policy: PolicySnapshot) -> frozenset[str]:
-    """Returns the providers whose answers must tell how many tokens they took."""
-    tenants = policy.tenants
-    capped = tenants is not None and any(
-        rule.tpm is not None for rule in (tenants.default, *(rule for _, rule in tenants.overrides))
-    )
-    return frozenset(provider.name for provider in policy.providers if capped or bounds_tokens(provider))
-
-
 def learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
     """Whether anybody wants to know how many tokens a provider's calls usually take."""
     return (

@@ -28,7 +28,7 @@ from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
 from proxy.stages.context import ContextStage, ObservingContextStage
 from proxy.stages.metering import Meter
-from proxy.stages.retry import Opening, RetryStage
+from proxy.stages.retry import DeduplicatedRetryStage, Opening, RetryStage
 
 T = TypeVar("T")
 
@@ -106,7 +106,8 @@ class Provider:
         return AddressChoice(addresses, each, provider=self.snapshot.name, clock=self._shop.clock)
 
     def _retry_stage(self, parts: TierParts, opening: Opening | None) -> RetryStage:
-        return RetryStage(
+        knows_keys = self.snapshot.idempotency_header is not None
+        return (DeduplicatedRetryStage if knows_keys else RetryStage)(
             parts.retry,
             budget=parts.budget,
             breaker=opening,

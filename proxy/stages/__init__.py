@@ -6,6 +6,8 @@
 | classification | the body read; route, tenant and class found |
 | deadline | the time by which the answer must have begun |
 | tenants | the caps of who asks, held to the last byte |
+| idempotency | one call for all requests with the same key |
+| shared_call, recording | no stage: one call for several callers, and the answer that they all read |
 | fallback | tiers, in their order |
 | spread | equals that stand in for each other within one tier |
 | tier | what one tier changes: provider, model, parameters |
