@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from proxy.decisions.keys import KeyRing
-from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.runtime.models import TierParts
 
@@ -33,14 +32,11 @@ def waits_of_all(members: Iterable[tuple[TierParts, TierParts]]) -> float:
 
 def part_left(line: Line, now: float) -> float:
     """Returns which part (0-1) is left of the limit that is nearest to its end; 0 where a call could not go now."""
-    part = min((_free(places) for places in line.limits), default=1.0)
-    return part if line.ring is None else min(part, _of_keys(line.ring, now))
+    part = line.part(now)
+    return part if line.ring is None or part <= 0 else min(part, _places_left(line.ring, now))
 
 
-def _of_keys(ring: KeyRing, now: float) -> float:
-    usable = (key for key in ring.keys if not key.parked and key.credential is not None and key.rests_until <= now)
-    return max((1.0 if key.places is None else _free(key.places) for key in usable), default=0.0)
-
-
-def _free(places: Places) -> float:
-    return max(places.size - places.used, 0) / places.size if places.size else 0.0
+def _places_left(ring: KeyRing, now: float) -> float:
+    """Returns how much (0-1) is left of the permits of the key that has most left of them."""
+    places = (key.places for key in ring.keys if key.usable and key.rests_until <= now)
+    return max((1.0 if own is None else max(own.size - own.used, 0) / max(own.size, 1) for own in places), default=0.0)

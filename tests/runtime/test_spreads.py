@@ -118,6 +118,20 @@ async def test_a_key_that_is_nearly_full_leaves_little(shop: Shop) -> None:
     assert names(runtime) == ["beta", "alpha"], "a fifth of the key, a quarter of the provider"
 
 
+async def test_quota_that_is_used_up_sends_the_next_call_to_an_equal(shop: Shop) -> None:
+    limited = POLICY.replace("concurrency: 10", "rpm: 75").replace("concurrency: 4", "rpm: 75")
+    runtime = shop.live(limited)
+    assert names(runtime) == ["alpha", "beta"]
+    shop.permit("alpha", "large")
+    assert [name for name, *_ in tried(runtime)] == ["beta", "alpha"], "one request's worth was there"
+    shop.permit("beta", "other")
+    assert [attempts for _, attempts, _ in tried(runtime)] == [1, 3], "nobody can go"
+    shop.passes(1.0)
+    shop.permit("alpha", "large")
+    shop.passes(1.0)
+    assert names(runtime) == ["beta", "alpha"], "two are left, and one"
+
+
 async def test_an_open_breaker_stands_last_until_it_half_opens(shop: Shop) -> None:
     runtime = shop.live(POLICY)
     breaker = breaker_of(shop, "large")
