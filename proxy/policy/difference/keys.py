@@ -63,6 +63,8 @@ def _changed(pair: _Pair, reload: Reload) -> Section | None:
         findings.effect("renamed: it rests on or stays parked, as long as its secret is the same")
         if reload.fates.kept("key", provider, new.id):
             findings.effect("its permits in use stay counted under its new id")
+        if any(reload.fates.kept(kind, provider, new.id) for kind in ("key_rpm", "key_tpm")):
+            findings.effect("its buckets keep their level under its new id")
     differ = compare(findings, FIELDS, old, new)
     if "source" in differ:
         findings.effect(

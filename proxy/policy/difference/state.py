@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.decisions.deadline import answer_pace
-from proxy.decisions.tenants import TenantSettings
+from proxy.decisions.lanes import group_of
 from proxy.policy.identities import Identity, of_budget, of_key, of_provider, of_route, own_route
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
@@ -89,8 +89,8 @@ def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
 def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, ...]]:
     for key in provider.keys:
         yield of_key("credential", provider, key)
-        if key.concurrency is not None:
-            yield of_key("key", provider, key)
+        limits = ("key", key.concurrency), ("key_rpm", key.rpm), ("key_tpm", key.tpm)
+        yield from (of_key(kind, provider, key) for kind, limit in limits if limit is not None)
 
 
 def _own(provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
@@ -101,28 +101,39 @@ def _own(provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
         yield "pool", where
         if len(provider.addresses) > 1:
             yield "address", where
-    if provider.concurrency is not None:
-        yield ("provider",)
+    limits = ("provider", provider.concurrency), ("rpm", provider.rpm), ("tpm", provider.tpm)
+    yield from ((kind,) for kind, limit in limits if limit is not None)
+    if provider.adaptive is not None:
+        yield from (("adaptive_limit",), ("adaptive",))
     if provider.keys:
         yield ("ring",)
 
 
 def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tuple[str, ...]]:
-    """The cores of a provider's targets, likewise: one a model."""
+    """The cores of a provider's targets, likewise: one a model, or one a line in which its calls wait."""
     everywhere = provider.observe or policy.observe
     somewhere = everywhere or any(route.observe for route, _ in asking(policy, provider.name))
-    kind = ("keys",) if provider.keys else ()
     if somewhere:
         yield ("tally",)
-    for model in (*named_models(policy, provider.name), OTHER):
-        yield "line", model, *kind
-        if somewhere and not everywhere:
-            yield "line", model, "observing", *kind
-        if provider.model(model).concurrency is not None:
-            yield "model", model
-        if provider.model(model).context_tokens is not None or _capped(policy):
-            yield "estimates", model
-        yield from _guarded(policy, provider, model, tallied=somewhere)
+    for name in (*named_models(policy, provider.name), OTHER):
+        model = provider.model(name)
+        yield from (("line", name, *apart) for apart in _lines(policy, provider, everywhere=everywhere))
+        limits = ("model", model.concurrency), ("model_rpm", model.rpm), ("model_tpm", model.tpm)
+        yield from ((kind, name) for kind, limit in limits if limit is not None)
+        if _learns(policy, provider):
+            yield "estimates", name
+        yield from _guarded(policy, provider, name, tallied=somewhere)
+
+
+def _lines(policy: PolicySnapshot, provider: ProviderSnapshot, *, everywhere: bool) -> list[tuple[str, ...]]:
+    """What tells the lines of a target apart: a route's lane, calls that are only observed, the kind of credential."""
+    kind = ("keys",) if provider.keys else ()
+    found: dict[tuple[str, ...], None] = {kind: None}
+    for route, _ in asking(policy, provider.name):
+        apart = ("observing", *kind) if route.observe and not everywhere else kind
+        found[apart] = None
+        found.update(((group_of(route.name, lane), *apart), None) for lane in route.lanes)
+    return list(found)
 
 
 def _guarded(
@@ -142,12 +153,11 @@ def _guarded(
                 yield "tally", where, scope
 
 
-def _capped(policy: PolicySnapshot) -> bool:
-    """Whether any tenant is held to more than a class: then tokens are estimated everywhere."""
-    if policy.tenants is None:
-        return False
-    rules = (policy.tenants.default, *(caps for _, caps in policy.tenants.overrides))
-    return any(caps != TenantSettings(klass=caps.klass, too_long_tier=caps.too_long_tier) for caps in rules)
+def _learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
+    """Whether anybody wants to know how many tokens a provider's calls usually take."""
+    bounds = [provider.tpm, *(key.tpm for key in provider.keys)]
+    bounds += [limit for model in provider.models for limit in (model.tpm, model.context_tokens)]
+    return policy.tenants is not None or any(limit is not None for limit in bounds)
 
 
 def address(provider: ProviderSnapshot) -> str:
