@@ -220,6 +220,7 @@ class StatusReader:
                 yield {
                     "provider": provider,
                     "address": str(pool.address),
+                    "in_use": pool.busy,
                     "idle": pool.idle,
                     "dials": pool.dials,
                     "reuses": pool.reuses,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.decisions.places import Places
 from proxy.plan import Equals
 from proxy.runtime.assembly import Runtime
 from proxy.stages.fallback import FallbackTiers
@@ -148,6 +149,15 @@ async def test_where_a_provider_observes_its_breaker_holds_nobody_back(shop: Sho
     shop.trip(breaker_of(shop, "large"))
     shop.permit("beta", "other")
     assert names(runtime) == ["alpha", "beta"]
+
+
+async def test_a_route_that_observes_goes_by_what_is_left_all_the_same(shop: Shop) -> None:
+    runtime = shop.live(POLICY.replace("  - name: chat", "  - name: chat\n    mode: observe"))
+    alpha, beta = (shop.core(Places, "provider", name) for name in ("alpha", "beta"))
+    beta.used = 3
+    assert names(runtime) == ["alpha", "beta"]
+    alpha.used = 9
+    assert names(runtime) == ["beta", "alpha"]
 
 
 async def test_only_the_provider_named_first_is_whom_the_caller_meant(shop: Shop) -> None:

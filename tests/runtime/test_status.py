@@ -159,6 +159,7 @@ async def test_connections_show_their_address(shop: Shop) -> None:
     assert row(status(shop)["connections"], provider="beta") == {
         "provider": "beta",
         "address": "http://127.0.0.1:9",
+        "in_use": 0,
         "idle": 0,
         "dials": 0,
         "reuses": 0,
