@@ -190,26 +190,23 @@ def _event(facts: Facts, at: float, event: ExchangeEvent) -> Event:
 def _told(event: ExchangeEvent) -> tuple[str, dict[str, Value]]:
     match event:
         case Waited():
-            waited: dict[str, Value] = {
+            return a.EVENT_WAITED, {
                 a.PROVIDER: event.provider,
                 a.SECONDS: event.seconds,
                 a.LACKING: event.lacking,
             }
-            return a.EVENT_WAITED, waited
         case Refused():
-            refused: dict[str, Value] = {
+            return a.EVENT_REFUSED, {
                 a.PROVIDER: event.provider,
                 a.TIER: event.tier,
                 a.REASON: str(event.reason),
             }
-            return a.EVENT_REFUSED, refused
         case Observed():
-            observed: dict[str, Value] = {
+            return a.EVENT_OBSERVED, {
                 a.PROVIDER: event.provider,
                 a.TIER: event.tier,
                 a.REASON: str(event.would),
             }
-            return a.EVENT_OBSERVED, observed
         case Retried():
             return a.EVENT_RETRIED, {
                 a.PROVIDER: event.provider,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker
@@ -14,6 +14,7 @@ from proxy.decisions.queues import Ask, Line, Refusal, Waiter
 from proxy.decisions.verdict import Verdict
 from proxy.downstream.rescue import rescue
 from proxy.outcome import Outcome, OutcomeKind
+from proxy.plan import RoutePlan
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.kept_state import KeptState
@@ -130,13 +131,18 @@ class Shop:
             await pool.close()
 
 
+def fallback_of(plan: RoutePlan) -> FallbackTiers:
+    """The terminal of a route, below all its stages."""
+    below: Any = plan.call
+    while not isinstance(below, FallbackTiers):
+        _, below = within(below)
+    return below
+
+
 def targets(runtime: Runtime) -> ModelTargets:
     """The pipelines of the only tier of the route to a provider."""
     (plan,) = runtime.router.candidates("/alpha/chat/completions", {}).routes
-    _, below_deadline = within(plan.call)
-    _, fallback = within(below_deadline)
-    assert isinstance(fallback, FallbackTiers)
-    (tier,) = fallback._tiers
+    (tier,) = fallback_of(plan)._tiers
     assert isinstance(tier, ProviderTier)
     assert isinstance(tier.targets, ModelTargets)
     return tier.targets
