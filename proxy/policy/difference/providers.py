@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -185,8 +185,10 @@ class _Changes:
         if self._own(fates.begun("pace", name)):
             findings.effect(f"answer limits are the fixed ones until {FEWEST_CALLS} answers of a target are known")
         kept = _words(fates.kept, name, self._own)
-        begun = _words(fates.begun, name, self._own)
-        left = _words(fates.left, self.old.name, self._own)
+        # Of some addresses they stay: what becomes of the others is told by address.
+        stay = {kind for kind in KINDS if fates.kept(kind, name)} if len(self.new.addresses) > 1 else set()
+        begun = _words(fates.begun, name, self._own, without=stay)
+        left = _words(fates.left, self.old.name, self._own, without=stay)
         if kept:
             findings.effect(f"kept: {kept}")
         if begun:
@@ -203,10 +205,14 @@ class _Changes:
 
 
 def _words(
-    select: Callable[[str, str], list[Identity]], name: str, fits: Callable[[list[Identity]], bool] = bool
+    select: Callable[[str, str], list[Identity]],
+    name: str,
+    fits: Callable[[list[Identity]], bool] = bool,
+    *,
+    without: Collection[str] = (),
 ) -> str:
     """Returns what people call the cores of a provider that are selected."""
-    return ", ".join(word for kind, word in KINDS.items() if fits(select(kind, name)))
+    return ", ".join(word for kind, word in KINDS.items() if kind not in without and fits(select(kind, name)))
 
 
 def _room(provider: ProviderSnapshot, policy: PolicySnapshot) -> int:

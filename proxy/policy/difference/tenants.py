@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -74,18 +74,23 @@ def _changed(findings: Findings, old: TenantsSettings, new: TenantsSettings) -> 
 def _compare_caps(findings: Findings, old: TenantsSettings, new: TenantsSettings) -> bool:
     """Notes the caps that differ; returns whether any do."""
     before, after = _rules(old), _rules(new)
-    found = False
+    noted = len(findings.values)
     for name in dict.fromkeys([*before, *after]):
         was, now = before.get(name), after.get(name)
-        if was != now:
-            found = True
-            written = [NONE if caps is None else _written(caps) for caps in (was, now)]
-            findings.value(name, written[0], written[1], note=DECISION)
+        if was is None or now is None:
+            findings.value(name, *(NONE if caps is None else _written(caps) for caps in (was, now)), note=DECISION)
+        else:
+            _compare_each(findings, name, dict(_caps(was)), dict(_caps(now)))
     order = [name for name in before if name in after]
     if order != [name for name in after if name in before]:
-        found = True
         findings.value("order of overrides", plain(tuple(order)), plain(tuple(after)), note=DECISION)
-    return found
+    return len(findings.values) > noted
+
+
+def _compare_each(findings: Findings, rule: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            findings.value(f"{rule}.{name}", old.get(name, NONE), new.get(name, NONE), note=DECISION)
 
 
 def _rules(tenants: TenantsSettings) -> dict[str, TenantSettings]:

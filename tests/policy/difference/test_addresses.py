@@ -15,6 +15,7 @@ def test_an_address_that_comes_begins_closed_and_the_others_stay() -> None:
     assert says(found)["base_url"] == ("http://x/v1, http://y:80/v1", "http://x/v1, http://y:80/v1, http://z:80/v1")
     assert "http://z:80: begins with a closed breaker and no connections, for new requests" in told(found)
     assert "addresses that stay keep their connections and breakers" in told(found)
+    assert "begin anew" not in told(found)
 
 
 def test_an_address_that_goes_drains() -> None:

@@ -17,7 +17,8 @@ def test_tenants_that_are_new_begin_with_full_caps() -> None:
     found = section(difference(ONE, TWO), "tenants")
     assert says(found) == {
         "tenants": ("none", WHO),
-        "default": ("no caps", "rps 3, class P1"),
+        "default.rps": ("none", "3"),
+        "default.class": ("none", "P1"),
         '"b-*"': ("none", "rps 3, concurrency 2, class P1"),
     }
     assert "every tenant begins with full caps; requests in flight at the reload are not counted" in told(found)
@@ -33,8 +34,10 @@ def test_tenants_that_go_are_put_aside() -> None:
 def test_other_caps_keep_what_was_used() -> None:
     found = section(difference(TWO, changed("rps: 3", "rps: 4, too_long: {tier: 1}")), "tenants")
     assert says(found) == {
-        "default": ("rps 3, class P1", "rps 4, class P1, too_long tier 1"),
-        '"b-*"': ("rps 3, concurrency 2, class P1", "rps 4, concurrency 2, class P1, too_long tier 1"),
+        "default.rps": ("3", "4"),
+        "default.too_long": ("none", "tier 1"),
+        '"b-*".rps': ("3", "4"),
+        '"b-*".too_long': ("none", "tier 1"),
     }
     assert "what tenants have used and have in flight stays counted: nothing is refilled" in told(found)
 
