@@ -37,6 +37,23 @@ async def test_shares_after_the_reload_are_those_that_were_told(tmp_path: Path) 
         assert {"limit": "provider alpha", "in_use": 0, "size": 2} in permits
 
 
+async def test_caps_of_tenants_after_the_reload_are_those_that_were_told(tmp_path: Path) -> None:
+    tenants = {"from": [{"header": "x-agent"}], "default": {"rps": 3, "concurrency": 4}}
+    async with Lab({**OLD, "tenants": tenants}) as lab:
+        assert (await lab.chat("m", headers=[("x-agent", "one")])).status == 200
+        old = tmp_path / "old.yaml"
+        old.write_text(lab.proxy.policy_path.read_text())
+        lab.proxy.rewrite({**lab.policy, "tenants": {**tenants, "default": {"rps": 60, "concurrency": 4}}})
+        done = await asyncio.to_thread(diff, old, lab.proxy.policy_path)
+        assert re.search(r"default\.rps +3 → 60 ", done.stdout)
+        assert "what tenants have used and have in flight stays counted" in done.stdout
+        async with asyncio.timeout(10):
+            while (await lab.proxy.get("/policy")).json()["revision"] != 2:
+                await asyncio.sleep(0.05)
+        assert (await lab.chat("m", headers=[("x-agent", "two")])).status == 200
+        assert (await lab.row("tenants", tenant="two"))["rps"] == 60
+
+
 def test_what_cannot_be_read_ends_with_2(tmp_path: Path) -> None:
     done = diff(tmp_path / "one.yaml", tmp_path / "two.yaml")
     assert done.returncode == 2
