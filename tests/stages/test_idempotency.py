@@ -12,8 +12,10 @@ from proxy.exchange import Exchange
 from proxy.observer import Shared, Sharing
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.stages.idempotency import IdempotencyStage, KeyedCalls, KeyScope
-from proxy.stages.recording import LARGEST_KEPT
+from proxy.stages.recording import LARGEST_KEPT, Recording
+from proxy.stages.shared_call import SharedCall
 from tests.fakes import Ask, FakeClock, FakeReply, FakeUpload, make_exchange, settle
+from tests.freed import uncollected
 from tests.scripted import ScriptedTerminal
 from tests.stages.shared import Script, failed_silently
 from tests.stages.world import failed
@@ -274,3 +276,23 @@ async def test_what_is_kept_outlives_the_stage_that_kept_it() -> None:
     assert (await again).kind is OutcomeKind.OK
     assert len(keys.script.works) == 1
     assert keys.answers.statistics().answers == 1
+
+
+@pytest.mark.parametrize("how", ["answered", "lost", "left"])
+async def test_a_call_that_has_ended_is_freed_by_its_last_reference(how: str) -> None:
+    with uncollected(SharedCall, Recording, Exchange) as remaining:
+        keys = Keys()
+        tasks = [keys.ask(KEY)[1], keys.ask(KEY)[1]]
+        await settle()
+        match how:
+            case "answered":
+                keys.script.answer()
+            case "lost":
+                keys.script.end(failed_silently())
+            case _:
+                while tasks:
+                    tasks.pop().cancel()
+        await settle()
+        tasks.clear()
+        keys.script.works.clear()
+        assert remaining() == 0
