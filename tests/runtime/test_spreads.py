@@ -5,11 +5,10 @@ from __future__ import annotations
 from proxy.decisions.places import Places
 from proxy.plan import Equals
 from proxy.runtime.assembly import Runtime
-from proxy.stages.fallback import FallbackTiers
 from proxy.stages.retry import RetryStage
 from proxy.stages.tier import ProviderTier
 from tests.fakes import make_exchange
-from tests.runtime.shop import Shop, breaker_of, park, rest
+from tests.runtime.shop import Shop, breaker_of, fallback_of, park, rest
 from tests.scripted import within
 
 POLICY = """\
@@ -33,13 +32,7 @@ LATER = POLICY.replace("}]}]", "}]}, {answer: {status: 200, json: {}}}]")
 def equals(runtime: Runtime) -> Equals:
     """The first step of the only route."""
     (plan,) = runtime.router.candidates("/v1/chat/completions", {}).routes
-    call = plan.call
-    for _ in range(9):
-        _, call = within(call)
-        if isinstance(call, FallbackTiers):
-            break
-    assert isinstance(call, FallbackTiers)
-    step = call._tiers[0]
+    step = fallback_of(plan)._tiers[0]
     assert isinstance(step, Equals)
     return step
 
