@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,3 +18,10 @@ def uncollected(*kinds: type) -> Iterator[Callable[[], int]]:
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+async def freed(alive: Callable[[], int]) -> None:
+    """Returns once nothing is left; an event loop may still have to close what was given up last."""
+    async with asyncio.timeout(10):
+        while alive():
+            await asyncio.sleep(0.01)

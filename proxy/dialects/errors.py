@@ -79,10 +79,15 @@ _SECONDS: Final = re.compile(r"(\d{1,18}(?:\.\d{0,18})?)s", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AnswerError:
-    """An error that an answer carries: the status that it stands for, and the provider's word for it."""
+    """An error that an answer carries: the status that it stands for, and the provider's word for it.
+
+    `delay` is for how many seconds the provider asks to wait, if it does; `spent`: with this key no retry can succeed.
+    """
 
     status: int
     code: str
+    delay: float | None = None
+    spent: bool = False
 
 
 def error_in(document: Any) -> AnswerError | None:
@@ -91,7 +96,8 @@ def error_in(document: Any) -> AnswerError | None:
     if error is None:
         return None
     words = tuple(_words(error))
-    return AnswerError(_status(error, words), words[0][:64] if words else "error")
+    code = words[0][:64] if words else "error"
+    return AnswerError(_status(error, words), code, delay=delay_in(document), spent=quota_is_spent(document))
 
 
 def quota_is_spent(document: Any) -> bool:

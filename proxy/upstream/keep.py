@@ -40,9 +40,12 @@ def judge(message: AnswerHead, body: bytes, *, wall_seconds: float) -> Outcome:
     document: Any = parsed(body)
     status = message.code
     kind = kind_of_status(status)
-    after = retry_after_seconds(fields, wall_seconds=wall_seconds)
-    if after is None:
-        after = delay_in(document)
+    after = retry_after_seconds(
+        fields,
+        wall_seconds=wall_seconds,
+        in_body=delay_in(document),
+        limited=kind is OutcomeKind.RATE_LIMITED,
+    )
     fault = blames_key(status, document) if kind is OutcomeKind.CREDENTIAL_REJECTED else False
     if kind is OutcomeKind.RATE_LIMITED and quota_is_spent(document):
         fault = True

@@ -62,14 +62,17 @@ class Pieces:
         for piece in held:
             self._write(piece)
             self.size += len(piece)
-        payload = self._call.payload
-        while True:
-            if self._reply.paused:
-                await self._drain()
-            if await payload.flow(self._take):
-                break
         call = self._call
-        call.attempt.answer_bytes = self.size
+        payload = call.payload
+        try:
+            while True:
+                if self._reply.paused:
+                    await self._drain()
+                if await payload.flow(self._take):
+                    break
+        finally:
+            # Of an answer that is cut, this is all that tells what it has cost.
+            call.attempt.answer_bytes = self.size
         if self.size and not call.attempt.first_content_at:
             # Nothing in it was told apart as content; the verdict follows at once.
             call.attempt.first_content_at = self._clock_now()

@@ -36,7 +36,14 @@ def error_inside(error: AnswerError, answer: KeptAnswer) -> Outcome:
     kind = kind_of_status(error.status)
     if kind is not OutcomeKind.RATE_LIMITED:
         kind = OutcomeKind.ERROR_IN_ANSWER
-    return Outcome(kind, status=error.status, answer=answer, detail=error.code)
+    return Outcome(
+        kind,
+        status=error.status,
+        retry_after=error.delay,
+        key_fault=error.spent and kind is OutcomeKind.RATE_LIMITED,
+        answer=answer,
+        detail=error.code,
+    )
 
 
 def kept(message: AnswerHead, lines: bytes, body: bytes, *, events: bool = False) -> KeptAnswer:

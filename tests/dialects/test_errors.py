@@ -42,7 +42,7 @@ RATE = {"error": {"message": "x", "type": "tokens", "param": None, "code": "rate
     ("document", "error"),
     [
         (RATE, AnswerError(429, "rate_limit_exceeded")),
-        (SPENT, AnswerError(429, "insufficient_quota")),
+        (SPENT, AnswerError(429, "insufficient_quota", spent=True)),
         (
             {"error": {"message": "x", "type": "invalid_request_error", "code": "unsupported_value"}},
             AnswerError(400, "unsupported_value"),
@@ -61,8 +61,8 @@ RATE = {"error": {"message": "x", "type": "tokens", "param": None, "code": "rate
             AnswerError(529, "overloaded_error"),
         ),
         ({"type": "error", "error": {"type": "timeout_error"}}, AnswerError(504, "timeout_error")),
-        (GEMINI, AnswerError(429, "RESOURCE_EXHAUSTED")),
-        ([GEMINI], AnswerError(429, "RESOURCE_EXHAUSTED")),
+        (GEMINI, AnswerError(429, "RESOURCE_EXHAUSTED", delay=39.0)),
+        ([GEMINI], AnswerError(429, "RESOURCE_EXHAUSTED", delay=39.0)),
         ({"error": {"status": "UNAVAILABLE"}}, AnswerError(503, "UNAVAILABLE")),
         (
             {"object": "error", "message": "x", "type": "NotFoundError", "code": 404},
@@ -163,3 +163,13 @@ def test_no_document_raises(document: Any) -> None:
         assert blames_key(403, shape) in (True, False)
         delay = delay_in(shape)
         assert delay is None or delay >= 0
+
+
+def test_an_error_in_an_answer_says_when_to_come_again_and_whether_the_quota_is_spent() -> None:
+    asked = {"error": {"status": "RESOURCE_EXHAUSTED", "code": 429, "details": [{"retryDelay": "13s"}]}}
+    found = error_in(asked)
+    assert found is not None
+    assert (found.status, found.delay, found.spent) == (429, 13.0, False)
+    found = error_in({"error": {"type": "insufficient_quota", "message": "no money", "code": 429}})
+    assert found is not None
+    assert (found.status, found.delay, found.spent) == (429, None, True)

@@ -272,4 +272,4 @@ def test_our_own_error_event_is_understood_after_any_stream() -> None:
 
 def test_repr_tells_the_state() -> None:
     scanner = scanned(ERROR_LATER.path, [ERROR_LATER.data])
-    assert repr(scanner) == "<StreamScanner 3 events content AnswerError(status=429, code='error')>"
+    assert repr(scanner) == f"<StreamScanner 3 events content {scanner.error!r}>"

@@ -11,7 +11,7 @@ from proxy.downstream.arrival import Arrival
 from proxy.downstream.wire import Connection, Handler
 from tests.downstream.test_wire import answer_to, plain
 from tests.downstream.visitor import ASK, LAST_ASK, Served, serving, until, visiting
-from tests.freed import uncollected
+from tests.freed import freed, uncollected
 
 KINDS = (Arrival, Body, Connection)
 POST = b"POST /p HTTP/1.1\r\nhost: x\r\n"
@@ -73,7 +73,7 @@ async def test_a_connection_is_freed_however_it_ends(way: str) -> None:
                 await come_and_go(served, data, closed=closed)
             served.arrivals.clear()
             await asyncio.sleep(0.01)
-            assert alive() == 0
+            await freed(alive)
 
 
 async def test_a_thousand_connections_at_once_are_served_and_freed() -> None:
@@ -91,4 +91,4 @@ async def test_a_thousand_connections_at_once_are_served_and_freed() -> None:
             await until(lambda: not served.protocols.connections)
             served.arrivals.clear()
             await asyncio.sleep(0.01)
-            assert alive() == 0
+            await freed(alive)

@@ -133,7 +133,9 @@ TOLD: list[tuple[Headers, float]] = [
 
 @pytest.mark.parametrize(("number", "headers", "least"), [(at, *told) for at, told in enumerate(TOLD)])
 async def test_retry_is_never_earlier_than_told(lab: Lab, number: int, headers: Headers, least: float) -> None:
-    lab["alpha"].script = in_turn(answers(503, headers=headers), says("hi"))
+    # A limit that is used up is a wait only where that is why the call was refused.
+    status = 429 if headers[0][0].startswith("x-ratelimit") else 503
+    lab["alpha"].script = in_turn(answers(status, headers=headers), says("hi"))
     assert (await lab.chat(f"told-{number}")).status == 200
     first, second = lab["alpha"].seen
     assert least <= second.at - first.at
@@ -161,7 +163,7 @@ async def test_retry_is_never_earlier_than_the_moment_told(lab: Lab, number: int
         moments.append(time.time())
         moment = time.strftime(form, time.gmtime(moments[0] + 1.5))
         told = [(name, moment), ("anthropic-ratelimit-requests-remaining", "0")]
-        await exchange.reply(503 if len(moments) == 1 else 200, {}, headers=told)
+        await exchange.reply((503 if name == "retry-after" else 429) if len(moments) == 1 else 200, {}, headers=told)
 
     lab["alpha"].script = script
     assert (await lab.chat(f"told-{number}")).status == 200

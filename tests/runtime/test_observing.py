@@ -46,12 +46,18 @@ ROUTE = ENFORCED.replace("name: rest\n", "name: rest\n    mode: observe\n")
 PACED = ENFORCED.replace("breaker: {consecutive: 4}", "timeouts: {answer: {p95: 2, plus: 1s}}")
 
 
+def tiers_of(plan: Any) -> Any:
+    """The tiers of a route, below all its stages."""
+    call = plan.call
+    while not isinstance(call, FallbackTiers):
+        _, call = within(call)
+    return call._tiers
+
+
 def stages(shop: Shop, policy: str, path: str, tier: int = 0) -> list[Any]:
     """The stages of a route's tier, for models that the policy does not name."""
     plan: Any = shop.live(policy).router.candidates(path, {}).routes[0]
-    _, fallback = within(plan.call)
-    assert isinstance(fallback, FallbackTiers)
-    one: Any = fallback._tiers[tier]
+    one: Any = tiers_of(plan)[tier]
     _, call = one.targets.of(None)
     found = []
     while isinstance(call, FunctionType):
@@ -114,7 +120,7 @@ async def test_who_waits_for_a_place_goes_when_the_provider_becomes_observed(sho
 
 async def test_who_waits_at_a_model_that_callers_invented_goes_too(shop: Shop) -> None:
     plan: Any = shop.live(ENFORCED).router.candidates("/v1/models", {}).routes[0]
-    within(plan.call)[1]._tiers[0].targets.of("m-new")
+    tiers_of(plan)[0].targets.of("m-new")
     shop.permit("alpha", "m-new")
     waiter = shop.enter("alpha", "m-new")
     assert isinstance(waiter, Waiter)

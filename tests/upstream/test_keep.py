@@ -13,6 +13,7 @@ from proxy.upstream.keep import KEPT_BYTES, hint, judge, read_bounded
 from proxy.upstream.wire import AnswerHead
 
 WALL_SECONDS = 1_790_000_000.0
+USED_UP = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}
 
 
 class FakePayload:
@@ -89,6 +90,8 @@ def test_the_status_gives_the_kind(status: int, kind: OutcomeKind) -> None:
         ({"retry-after": "30", "retry-after-ms": "250"}, b"", 0.25),
         ({}, b'{"error":{"details":[{"retryDelay":"13s"}]}}', 13.0),
         ({"retry-after": "5"}, b'{"error":{"details":[{"retryDelay":"13s"}]}}', 5.0),
+        ({**USED_UP}, b'{"error":{"details":[{"retryDelay":"13s"}]}}', 13.0),
+        ({**USED_UP}, b"", 360.0),
         ({"retry-after": "junk"}, b"not json", None),
         ({}, b"", None),
     ],
@@ -97,6 +100,13 @@ def test_when_to_come_again_is_read_from_head_and_body(
     fields: dict[str, str], body: bytes, seconds: float | None
 ) -> None:
     assert judged(429, body, fields).retry_after == seconds
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(429, 360.0), (503, None), (529, None), (401, None)])
+def test_a_limit_that_is_used_up_is_a_wait_only_where_it_is_why_the_call_was_refused(
+    status: int, seconds: float | None
+) -> None:
+    assert judged(status, b"", USED_UP).retry_after == seconds
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,14 @@ async def test_a_stream_that_is_none_of_ours_to_read_is_only_aborted(target: str
         assert (rig.reply.body, rig.reply.end) == (WORD, "aborted")
 
 
+async def test_what_came_before_a_break_is_counted_in_bytes() -> None:
+    async with rigged(begins(WORD, WORD)) as rig:
+        exchange = rig.exchange(STREAM)
+        assert (await rig.start(exchange)).kind is OutcomeKind.STREAM_BROKEN
+        assert exchange.attempt is not None
+        assert exchange.attempt.answer_bytes == 2 * len(WORD)
+
+
 async def test_what_was_told_before_a_break_counts() -> None:
     async with rigged(begins(WORD, USAGE)) as rig:
         exchange = rig.exchange(STREAM)

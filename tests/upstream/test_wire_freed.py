@@ -12,7 +12,7 @@ from proxy.upstream.call import Call
 from proxy.upstream.upload import UploadPump
 from proxy.upstream.wire import UpstreamConnection
 from tests.fakes import CHAT, FakeReply, FakeUpload
-from tests.freed import uncollected
+from tests.freed import freed, uncollected
 from tests.upstream.peer import OK, PeerWire, Script
 from tests.upstream.rig import DONE, EVENTS_HEAD, LAST_CHUNK, WORD, Rig, chunk, rigged
 
@@ -82,7 +82,7 @@ async def test_a_connection_and_its_call_are_freed_however_they_end(way: str) ->
         with uncollected(*KINDS) as alive:
             for _ in range(10):
                 await call(rig, leave=leave)
-            assert alive() == 0
+            await freed(alive)
             assert rig.peer.connections == 11
 
 
@@ -105,4 +105,4 @@ async def test_an_upload_that_is_given_up_is_freed(way: str) -> None:
         with uncollected(*KINDS) as alive:
             for _ in range(10):
                 await call(rig, leave=way == "cancelled", upload=upload())
-            assert alive() == 0
+            await freed(alive)
