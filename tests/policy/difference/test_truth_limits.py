@@ -8,8 +8,9 @@ import pytest
 
 from proxy.decisions.adaptive import AdaptiveLimit
 from proxy.decisions.breaker import Breaker, BreakerState
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import Ask, Line, Permit, Waiter
+from proxy.decisions.queues import Ask, Line, Waiter
 from proxy.decisions.quota import Bucket
 from proxy.decisions.tenants import Tenants
 from proxy.upstream.pool import Pool
