@@ -184,6 +184,7 @@ _FALLBACK = (a.ROUTE, a.FROM_TIER, a.TO_TIER, a.OUTCOME, a.REASON)
 _TARGET = (a.PROVIDER, a.MODEL)
 _WAIT = (a.PROVIDER, a.CLASS, a.LACKING)
 _PERMIT = (*_TARGET, a.KEY_ID, a.LIMIT)
+_QUOTA = (*_PERMIT, a.UNIT)
 _CALL = (
     *(a.GENAI_OPERATION, a.GENAI_PROVIDER, a.GENAI_MODEL, a.SERVER_ADDRESS, a.SERVER_PORT),
     a.PROVIDER,
@@ -244,6 +245,8 @@ _SOURCED: Final = (
     Instrument(a.QUEUE_WAITING, Kind.SOURCED, "{request}", "Requests that wait.", (*_TARGET, a.CLASS)),
     Instrument(a.PERMITS_USED, Kind.SOURCED, "{permit}", "Permits in use.", _PERMIT),
     Instrument(a.PERMITS_SHARE, Kind.SOURCED, "{permit}", "This instance's share of permits.", _PERMIT),
+    Instrument(a.QUOTA_LEFT, Kind.SOURCED, "{unit}", "Requests or tokens left in a bucket.", _QUOTA),
+    Instrument(a.QUOTA_CAPACITY, Kind.SOURCED, "{unit}", "What a bucket holds at most.", _QUOTA),
     Instrument(a.BREAKER_STATE, Kind.SOURCED, "", "0 closed, 1 half-open, 2 open.", _TARGET),
     Instrument(a.KEYS, Kind.SOURCED, "{key}", "Keys by state.", (a.PROVIDER, a.STATE)),
     Instrument(a.CONNECTIONS, Kind.SOURCED, "{connection}", "Connections by state.", (a.PROVIDER, a.STATE)),

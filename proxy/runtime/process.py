@@ -114,7 +114,7 @@ class Process:
         )
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
-        self.status = StatusReader(self.kept, clock, self._label)
+        self.status = StatusReader(self.kept, clock, self._label, admission=self.admission)
         self.admin = AdminServer(self._admin_sources())
         self._beat = clock.now()
         self._background: list[asyncio.Task[Any]] = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from proxy.clock import Clock
+from proxy.decisions.admission import Admission
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.breaker import Breaker, BreakerState
 from proxy.decisions.keys import KeyRing
@@ -20,6 +21,7 @@ from proxy.runtime.guard import ANY_MODEL
 from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.reload import PolicyState
 from proxy.runtime.status_idempotency import idempotency_status
+from proxy.runtime.status_limits import limit_gauges, limits_status
 from proxy.runtime.status_tenants import tenant_status
 from proxy.upstream.pool import Pool
 
@@ -37,8 +39,16 @@ def _its_own_name(provider: str, model: str) -> str:
 class StatusReader:
     """Reads everything that is kept; `label(provider, model)` gives a model's name in metrics."""
 
-    def __init__(self, kept: KeptState, clock: Clock, label: Callable[[str, str], str] = _its_own_name) -> None:
+    def __init__(
+        self,
+        kept: KeptState,
+        clock: Clock,
+        label: Callable[[str, str], str] = _its_own_name,
+        *,
+        admission: Admission,
+    ) -> None:
         self._kept = kept
+        self._admission = admission
         self._clock = clock
         self._label = label
 
@@ -46,7 +56,7 @@ class StatusReader:
         """Returns the state of all cores as JSON values; times are seconds, from now where they lie ahead."""
         return {
             "breakers": list(self._breakers()),
-            "permits": list(self._permits()),
+            **limits_status(self._kept, self._admission, self._clock.now()),
             "queues": list(self._queues()),
             "keys": list(self._keys()),
             "connections": list(self._pools()),
@@ -59,11 +69,7 @@ class StatusReader:
 
     def gauges(self) -> Iterator[Reading]:
         """Yields the gauges that locate a bottleneck."""
-        for identity, places, used in self._kept.all(Places):
-            if used:
-                labels = _limit_labels(*map(str, identity))
-                yield Reading("sponson.permits.used", places.used, labels)
-                yield Reading("sponson.permits.share", places.size, labels)
+        yield from limit_gauges(self._kept, self._clock.now())
         yield from self._queue_gauges()
         yield from self._connection_gauges()
         yield from self._key_gauges()
@@ -172,11 +178,6 @@ class StatusReader:
                     "p95": round(p95, 3) if p95 is not None else None,
                 }
 
-    def _permits(self) -> Iterator[dict[str, Any]]:
-        for identity, places, used in self._kept.all(Places):
-            if used:
-                yield {"limit": _limit_name(*map(str, identity)), "in_use": places.used, "size": places.size}
-
     def _queues(self) -> Iterator[dict[str, Any]]:
         lines = [(str(identity[2]), line) for identity, line, _ in self._kept.all(Line) if any(line.waiters)]
         for identity, room, used in self._kept.all(Room):
@@ -205,6 +206,8 @@ class StatusReader:
                     "rests_for": round(key.rests_for, 3),
                     "in_use": key.in_use,
                     "limit": key.limit,
+                    "weight": key.weight,
+                    "left": round(key.left, 3),
                 }
 
     def _bodies(self) -> dict[str, int]:
@@ -225,21 +228,6 @@ class StatusReader:
                     "dials": pool.dials,
                     "reuses": pool.reuses,
                 }
-
-
-def _limit_name(kind: str, *rest: str) -> str:
-    """Returns a limit's name for people: its kind and whose it is, by the names that the policy now uses."""
-    return f"{kind} {'/'.join(rest)}" if rest else "all providers"
-
-
-def _limit_labels(kind: str, provider: str = "", name: str = "") -> tuple[tuple[str, str], ...]:
-    """Returns the labels of a limit from its identity: which kind, whose, and of which model or key."""
-    labels = [("limit", kind), ("provider", provider)]
-    if kind == "model":
-        labels.append(("model", name))
-    elif kind == "key":
-        labels.append(("key_id", name))
-    return tuple(labels)
 
 
 def policy_document(state: PolicyState, now: float) -> dict[str, Any]:

@@ -125,7 +125,7 @@ async def test_a_ceiling_is_each_addresss_own(shop: Shop) -> None:
     assert breaker(shop, A).ramp.size == 1
     assert [enter(shop, runtime) for _ in range(5)].count("127.0.0.1") == 1
     assert isinstance(shop.enter("alpha", "large"), Waiter)
-    readings = list(StatusReader(shop.kept, shop.clock).gauges())
+    readings = list(StatusReader(shop.kept, shop.clock, admission=shop.admission).gauges())
     shares = [r.value for r in readings if r.name == "sponson.permits.share" and ("limit", "breaker") in r.labels]
     assert shares == [1]
 
@@ -133,7 +133,7 @@ async def test_a_ceiling_is_each_addresss_own(shop: Shop) -> None:
 async def test_gauges_show_the_worst_address_and_status_shows_each(shop: Shop) -> None:
     shop.live(POLICY)
     shop.trip(breaker(shop, B))
-    reader = StatusReader(shop.kept, shop.clock)
+    reader = StatusReader(shop.kept, shop.clock, admission=shop.admission)
     states = {dict(r.labels)["model"]: r.value for r in reader.gauges() if r.name == "sponson.breaker.state"}
     assert states == {"large": 2, "small": 0, "other": 0}
     rows = {(row["address"], row["model"]): row["state"] for row in reader.status()["breakers"]}

@@ -144,7 +144,7 @@ async def test_status_tells_what_enforcing_would_have_done_while_something_obser
     tally = next(tally for key, tally, _ in shop.kept.all(Tally) if key == ("tally", "alpha"))
     for would in (Would.WAIT, Would.WAIT, Would.BREAKER_OPEN):
         tally.count(would)
-    status = StatusReader(shop.kept, shop.clock).status()
+    status = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()
     assert status["observed"] == [
         {
             "provider": "alpha",
@@ -159,7 +159,7 @@ async def test_status_tells_what_enforcing_would_have_done_while_something_obser
     ]
     assert [row["would_refuse"] for row in status["breakers"]] == [1, None]
     shop.live(ENFORCED)
-    status = StatusReader(shop.kept, shop.clock).status()
+    status = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()
     assert status["observed"] == []
     assert [row["would_refuse"] for row in status["breakers"]] == [None, None]
 
@@ -183,7 +183,7 @@ async def test_a_pace_is_its_targets_and_outlives_a_reload(shop: Shop) -> None:
     assert attempt._paced.limits(shop.clock.now()).answer == pytest.approx(3.1, rel=0.2)
     shop.live(PACED.replace("p95: 2", "p95: 3"))
     assert shop.core(Pace, "pace", "alpha") is pace
-    (row,) = StatusReader(shop.kept, shop.clock).status()["paces"]
+    (row,) = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()["paces"]
     assert (row["provider"], row["model"], row["calls"]) == ("alpha", "other", FEWEST_CALLS)
     assert row["p95"] == pytest.approx(1.0, rel=0.2)
 

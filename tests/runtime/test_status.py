@@ -27,7 +27,7 @@ async def shop() -> AsyncIterator[Shop]:
 
 
 def status(shop: Shop) -> dict[str, list[dict[str, object]]]:
-    shown: dict[str, list[dict[str, object]]] = StatusReader(shop.kept, shop.clock).status()
+    shown: dict[str, list[dict[str, object]]] = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()
     return shown
 
 
@@ -37,7 +37,7 @@ def row(rows: list[dict[str, object]], **wanted: object) -> dict[str, object]:
 
 
 def gauges(shop: Shop, name: str) -> dict[tuple[str, ...], float]:
-    readings = StatusReader(shop.kept, shop.clock).gauges()
+    readings = StatusReader(shop.kept, shop.clock, admission=shop.admission).gauges()
     return {tuple(value for _, value in each.labels): each.value for each in readings if each.name == name}
 
 
@@ -99,7 +99,11 @@ async def test_models_that_callers_invented_wait_under_one_label(shop: Shop) -> 
         tier.of(model)
         for _ in range(6):
             shop.enter("alpha", model)
-    reader = StatusReader(shop.kept, shop.clock, lambda provider, model: model if model == "large" else "other")
+
+    def label(provider: str, model: str) -> str:
+        return model if model == "large" else "other"
+
+    reader = StatusReader(shop.kept, shop.clock, label, admission=shop.admission)
     found = [(dict(each.labels), each.value) for each in reader.gauges() if each.name == "sponson.queue.waiting"]
     assert [value for labels, value in found if labels == {"provider": "alpha", "model": "other", "class": "P1"}] == [2]
 
@@ -149,6 +153,8 @@ async def test_keys_show_their_state(shop: Shop) -> None:
         "rests_for": 20.0,
         "in_use": 0,
         "limit": None,
+        "weight": 1.0,
+        "left": 1.0,
     }
     assert (row(keys, id="a2")["state"], row(keys, id="a2")["limit"]) == ("parked", 5)
     shop.clock.advance(21.0)
@@ -194,7 +200,8 @@ async def test_what_no_policy_uses_is_not_shown(shop: Shop) -> None:
 
 async def test_no_secret_is_shown_and_everything_is_json(shop: Shop) -> None:
     shop.permit("alpha", "large")
-    shown = json.dumps(status(shop)) + repr(list(StatusReader(shop.kept, shop.clock).gauges()))
+    reader = StatusReader(shop.kept, shop.clock, admission=shop.admission)
+    shown = json.dumps(status(shop)) + repr(list(reader.gauges()))
     assert "hush" not in shown
 
 

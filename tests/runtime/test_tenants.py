@@ -178,7 +178,7 @@ async def test_status_shows_a_bounded_number_of_tenants_and_what_each_has_left(s
     for _ in range(2):
         await ask(runtime)
     tenants = shop.core(Tenants, "tenants")
-    status = StatusReader(shop.kept, shop.clock).status()
+    status = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()
     assert status["tenants"] == [
         {
             "tenant": "a7",
@@ -197,9 +197,9 @@ async def test_status_shows_a_bounded_number_of_tenants_and_what_each_has_left(s
     ]
     for number in range(MOST_ROWS + 10):
         tenants.of(f"n{number}", shop.clock.now())
-    status = StatusReader(shop.kept, shop.clock).status()
+    status = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()
     assert (len(status["tenants"]), status["tenants_known"]) == (MOST_ROWS, MOST_ROWS + 11)
     assert status["tenants"][0]["tenant"] == f"n{MOST_ROWS + 9}"
     shop.live(PLAIN)
-    status = StatusReader(shop.kept, shop.clock).status()
+    status = StatusReader(shop.kept, shop.clock, admission=shop.admission).status()
     assert (status["tenants"], status["tenants_known"]) == ([], 0)
