@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from proxy.decisions.answers import Answers
 from proxy.dialects.lookup import operation_of
@@ -20,7 +21,7 @@ class Script:
 
     def __init__(self) -> None:
         self.works: list[Exchange] = []
-        self._end: asyncio.Future[Outcome] | None = None
+        self._end: asyncio.Future[Callable[[], Outcome]] | None = None
         self.cancelled = 0
 
     async def __call__(self, exchange: Exchange) -> Outcome:
@@ -31,7 +32,7 @@ class Script:
         attempt.sent_bytes, attempt.started_at = 10, 1.0
         self._end = asyncio.get_running_loop().create_future()
         try:
-            return await self._end
+            return (await self._end)()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -51,9 +52,14 @@ class Script:
         self.work.reply.write(piece)
 
     def answer(self, body: bytes = b"hi") -> None:
-        """Answers in one piece."""
-        self.work.reply.start(200, b"OK", b"x-up: 1\r\n", length=len(body), body=body)
-        self.end(answered())
+        """Answers in one piece, and ends in the same step, as a transport does."""
+
+        def last_step() -> Outcome:
+            self.work.reply.start(200, b"OK", b"x-up: 1\r\n", length=len(body), body=body)
+            return answered()
+
+        assert self._end is not None
+        self._end.set_result(last_step)
 
     def finish(self) -> None:
         """Ends an answer well."""
@@ -64,7 +70,7 @@ class Script:
         """Ends the call."""
         assert self._end is not None
         if isinstance(outcome, Outcome):
-            self._end.set_result(outcome)
+            self._end.set_result(lambda: outcome)
         else:
             self._end.set_exception(outcome)
 
