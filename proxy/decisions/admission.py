@@ -20,11 +20,11 @@ import heapq
 from collections.abc import Callable, Collection, Iterable
 from math import inf
 
-from proxy.decisions.forecast import in_vain, quota_wait, too_large, unusable
+from proxy.decisions.forecast import back_at, in_vain, never, too_large
 from proxy.decisions.keys import Key, Lack
 from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
-from proxy.decisions.queues import TIMED, Ask, Line, Queue, Refusal, Waiter
+from proxy.decisions.queues import Ask, Line, Queue, Refusal, Waiter
 from proxy.decisions.shortage import Shortage, Thing
 from proxy.decisions.standing import Standing
 from proxy.decisions.taking import Missing, find
@@ -33,6 +33,8 @@ PASSING_SECONDS = 1.0
 """How long the first of those who lack tokens may be passed by others that need fewer."""
 MOST_PASSING = 8
 """How many of a queue are looked at for one that needs fewer."""
+_Turn = tuple[int, int, int, Shortage[Queue]]
+"""Class and arrival of the first of those who lack a thing; a number that keeps equal ones apart."""
 
 
 class Admission:
@@ -72,7 +74,8 @@ class Admission:
             return refusal
         standing = self._standing
         if standing.waiting:
-            self.pump(now, _timed(line))  # a key may have rested enough, or a bucket have filled, since the last tick
+            # A key may have rested enough, a bucket have filled, or a provider be idle, since the last tick.
+            self.pump(now, (line.room, *_timed(line)))
         before = line.queue_before(ask.klass) if standing.waiting else None
         if before is not None and before.shortage is not None:
             lack, shortage = before.lack, before.shortage
@@ -86,7 +89,8 @@ class Admission:
         if refusal is not None:
             return refusal
         waiter = standing.join(line, ask, lack, shortage, now)
-        self._set_alarm(line.queues[ask.klass], now)
+        self._set_alarm(waiter, waiter.lack, now)
+        self._at(standing.next_at, now)
         return waiter
 
     def returned(self, permit: Permit, now: float) -> None:
@@ -111,23 +115,36 @@ class Admission:
         `things` are all that may have come back; without them anything may have changed, the policy too.
         """
         standing = self._standing
-        looked_at = [standing.everybody(now)] if things is None else standing.lacked(things)
-        turns = [
-            (queue.klass, queue.first, shortage)
-            for shortage in looked_at
-            if not shortage.certain(now) and (queue := shortage.first()) is not None
-        ]
-        heapq.heapify(turns)
+        if things is None:
+            self._serve_all([standing.everybody(now)], now)
+            things = standing.all_lacked()
+        self._serve_all(standing.lacked(things), now)
+
+    def _serve_all(self, shortages: Iterable[Shortage[Queue]], now: float) -> None:
+        """Looks at all who stand in these shortages, in their order, and at P2 where that makes a provider idle."""
+        turns: list[_Turn] = []
+        for shortage in shortages:
+            self._has_turn(shortage, turns, now)
         while turns:
-            shortage = heapq.heappop(turns)[2]
+            shortage = heapq.heappop(turns)[-1]
             queue = shortage.first()
             if queue is None:
                 continue  # nothing is left of it
             stays = not self._serve(queue, now) and queue.shortage is shortage
-            if stays and not self._pass_by(shortage, queue, now):
-                continue
-            if (queue := shortage.first()) is not None:
-                heapq.heappush(turns, (queue.klass, queue.first, shortage))
+            if not stays or self._pass_by(shortage, queue, now):
+                self._has_turn(shortage, turns, now)
+            for eased in self._standing.eased():
+                self._has_turn(eased, turns, now)
+
+    def _has_turn(self, shortage: Shortage[Queue], turns: list[_Turn], now: float) -> None:
+        """Lets a shortage take its turn, unless nobody in it could go for certain."""
+        queue = shortage.first()
+        if queue is None:
+            return
+        if not shortage.certain(now):
+            heapq.heappush(turns, (queue.klass, queue.first, id(shortage), shortage))
+        else:
+            self._at(shortage.idle_at(now), now)
 
     def tick(self, now: float) -> None:
         """Moves on what time alone decides: rests, quotas, idle capacity, promotions, waiters whose time is over."""
@@ -141,6 +158,7 @@ class Admission:
             for waiter, refusal in late:
                 self._refuse(waiter, refusal)
             self.pump(now, standing.all_lacked())
+        self._at(standing.next_at, now)
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """The waiter's caller has gone: what was handed to it meanwhile, and what it stood before, goes to the next."""
@@ -195,28 +213,36 @@ class Admission:
             self._hand(waiter, taken)
             return True
         lack, thing = taken
-        if lack is Lack.NO_KEY:
-            self._refuse(waiter, unusable())
+        refusal = never(queue.line, lack, waiter.tokens)
+        if refusal is not None:
+            self._refuse(waiter, refusal)
             return True
         self._standing.lacks(queue, lack, self._standing.shortage(thing), now)
-        self._set_alarm(queue, now)
+        self._set_alarm(waiter, lack, now)
         return False
 
     def _pass_by(self, shortage: Shortage[Queue], stuck: Queue, now: float) -> bool:
         """Lets one go of those who need less of a thing than its first, or for whom another part of it is kept."""
         if not shortage.divisible:
             return False
-        smaller = not isinstance(shortage.thing, Places)
-        if smaller and now - stuck.waiters.next.lack_since > PASSING_SECONDS:
+        smaller, first = not isinstance(shortage.thing, Places), stuck.waiters.next
+        until, soonest = first.lack_since + PASSING_SECONDS, inf
+        if smaller and now > until:
             return False
         for queue in shortage.in_order():
             if not smaller and queue.groups == stuck.groups:
                 continue
             for waiter in queue.waiters.in_turn(MOST_PASSING if smaller else 1):
+                if smaller and waiter.tokens >= first.tokens:
+                    continue
                 taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
                 if isinstance(taken, Permit):
                     self._hand(waiter, taken)
                     return True
+                if smaller:
+                    soonest = min(soonest, back_at(queue.line, taken[0], waiter.klass, waiter.tokens, now))
+        if soonest <= until:
+            self._at(soonest, now)
         return False
 
     def _stands_behind(self, line: Line, klass: int, now: float) -> Missing | None:
@@ -243,15 +269,13 @@ class Admission:
         waiter.refusal = refusal
         waiter.wake()
 
-    def _set_alarm(self, queue: Queue, now: float) -> None:
-        """Asks to be looked at again when time alone will have brought back what is missing."""
-        line, when = queue.line, inf
-        if queue.lack is Lack.IDLE:
-            when = line.room.idle_at(now)
-        elif queue.lack in TIMED:
-            when = now + quota_wait(line, queue.klass, queue.waiters.next.tokens, now)
-        if now < when < inf:
-            self.alarm(when)
+    def _set_alarm(self, waiter: Waiter, lack: Lack, now: float) -> None:
+        """Asks to be looked at again when time alone may have brought back what is missing."""
+        self._at(back_at(waiter.line, lack, waiter.klass, waiter.tokens, now), now)
+
+    def _at(self, when: float, now: float) -> None:
+        if when < inf:
+            self.alarm(max(when, now))
 
 
 def _timed(line: Line) -> tuple[Thing, ...]:

@@ -1,9 +1,13 @@
 """Fair: whose turn it is in one queue: first come, first served within a tenant; fair between tenants.
 
-Start-time fair queueing. The queue has a virtual time, which is the start of what was served last. A tenant's next
-waiter starts when its former one has ended, or now, and ends after its cost. Who starts earliest goes next, so that in
-any stretch of time tenants that have something waiting get equal cost, whatever they have queued. With one tenant it is
-plain first come, first served, and costs no more than that.
+Start-time fair queueing. A tenant's next waiter starts when its former one has ended, or now, and ends after its cost.
+Who starts earliest goes next, so that in any stretch of time tenants that have something waiting get equal cost,
+whatever they have queued. With one tenant it is plain first come, first served, and costs no more than that.
+
+The queue's own virtual time, at which newcomers start, moves on with everything that is served, by what each tenant's
+part of it is: however many tenants that nobody has seen before come, those who were there get their turn. It may run
+ahead of those who wait, when something large has gone; a newcomer starts no more than its own cost after the first of
+them.
 """
 
 from __future__ import annotations
@@ -73,8 +77,8 @@ class FairQueue(Generic[W]):
         """Somebody comes."""
         flow = self._flows.get(waiter.tenant)
         if flow is None:
-            start = max(self._ends.pop(waiter.tenant, 0.0), self._now)
-            flow = self._flows[waiter.tenant] = _Flow(start)
+            flow = self._flows[waiter.tenant] = _Flow(self._start(waiter.tenant, waiter.cost))
+            self._ends.pop(waiter.tenant, None)
         flow.waiters.append(waiter)
         self._length += 1
 
@@ -87,7 +91,7 @@ class FairQueue(Generic[W]):
             flow.waiters.remove(waiter)
         self._length -= 1
         if served:
-            self._now = max(self._now, flow.start)
+            self._now = max(self._now + waiter.cost / len(self._flows), flow.start)
             flow.start += waiter.cost
         if not flow.waiters:
             del self._flows[waiter.tenant]
@@ -110,7 +114,7 @@ class FairQueue(Generic[W]):
     def before(self, tenant: str, cost: float) -> list[W]:
         """Returns who would go before a newcomer of this tenant: its own, and of the others what a fair part lets."""
         own = self._flows.get(tenant)
-        start = max(self._ends.get(tenant, 0.0), self._now) if own is None else own.start
+        start = self._start(tenant, cost) if own is None else own.start
         start += sum(waiter.cost for waiter in own.waiters) if own is not None else 0.0
         found: list[W] = list(own.waiters) if own is not None else []
         for flow in self._flows.values():
@@ -124,6 +128,14 @@ class FairQueue(Generic[W]):
                 at += waiter.cost
         return found
 
+    def _start(self, tenant: str, cost: float) -> float:
+        """Returns when a tenant that has nothing waiting starts: after what it had, and where the others are now."""
+        return max(self._ends.get(tenant, 0.0), min(self._now, self._earliest() + cost))
+
+    def _earliest(self) -> float:
+        """Returns the start of who is next; now when nobody waits."""
+        return min((flow.start for flow in self._flows.values()), default=self._now)
+
     def _first(self) -> _Flow[W]:
         flows = self._flows
         if len(flows) == 1:
@@ -136,7 +148,8 @@ class FairQueue(Generic[W]):
             self._ends.clear()
             self._now = 0.0
         elif len(self._ends) > len(self._flows) + 16:
-            self._ends = {tenant: end for tenant, end in self._ends.items() if end > self._now}
+            earliest = min(self._now, self._earliest())
+            self._ends = {tenant: end for tenant, end in self._ends.items() if end > earliest}
 
 
 def _arrival(waiter: Queued) -> int:

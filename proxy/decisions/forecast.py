@@ -12,7 +12,7 @@ from math import inf
 from proxy.decisions.keys import KeyRing, Lack
 from proxy.decisions.queues import TIMED, Ask, Line, Queue, Refusal, Waiter
 from proxy.decisions.quota import Bucket
-from proxy.decisions.shortage import Shortage
+from proxy.decisions.shortage import SHORTEST_RETRY_AFTER, Shortage
 from proxy.outcome import Reason
 
 HOPELESS = "Those who wait already would take longer than this request may wait. Try again later."
@@ -34,11 +34,13 @@ def in_vain(line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: fl
         return unusable()
     left = ask.deadline_at - now
     waits = ask.limits.quota_wait if lack in TIMED else ask.limits.queue + ask.limits.quota_wait
-    refusal = _quota(line, ask, min(waits, left), now)
+    rests, wait = _rest(line, now), _quota(line, ask, now)
+    refusal = _too_late(rests, wait, seconds=max(min(waits, left), 0.0))
     if refusal is not None:
         return refusal
     if not line.room.has_room(ask.bytes):
-        return Refusal(reason=Reason.QUEUE_FULL, retry_after=shortage.expected_wait(ask.klass, now))
+        after = shortage.expected_wait(ask.klass, now) if lack not in TIMED else SHORTEST_RETRY_AFTER
+        return Refusal(reason=Reason.QUEUE_FULL, retry_after=max(after, rests, wait))
     if lack not in TIMED:
         seconds = min(ask.limits.queue, left)
         if seconds <= 0 or shortage.hopeless(ask.klass, seconds, now):
@@ -60,6 +62,13 @@ def too_large(line: Line, tokens: float) -> Refusal | None:
     return None
 
 
+def never(line: Line, lack: Lack, tokens: float) -> Refusal | None:
+    """Returns the refusal of a waiter that no waiting helps any more: its keys are parked, or its limits are lower."""
+    if lack is Lack.NO_KEY:
+        return unusable()
+    return too_large(line, tokens) if lack is Lack.QUOTA else None
+
+
 def why_late(queue: Queue, waiter: Waiter, now: float) -> Refusal:
     """Names what was missing when a waiter's time was over."""
     line = queue.line
@@ -67,10 +76,10 @@ def why_late(queue: Queue, waiter: Waiter, now: float) -> Refusal:
         return unusable()
     assert queue.shortage is not None
     if queue.lack in TIMED:
-        rests = line.ring.usable_at(now) if queue.lack is Lack.KEY and line.ring is not None else None
-        if rests is not None and rests > now:
-            return Refusal(reason=Reason.KEYS_RESTING, retry_after=rests - now)
-        after = quota_wait(line, queue.klass, waiter.tokens, now)
+        rests = _rest(line, now) if queue.lack is Lack.KEY else 0.0
+        after = quota_wait(line, queue.klass, waiter.tokens, now) or SHORTEST_RETRY_AFTER
+        if rests > 0:
+            return Refusal(reason=Reason.KEYS_RESTING, retry_after=after if after < inf else rests)
         return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=after if after < inf else None)
     return Refusal(reason=Reason.QUEUE_TIMEOUT, retry_after=queue.shortage.expected_wait(queue.klass, now))
 
@@ -86,18 +95,35 @@ def quota_wait(line: Line, klass: int, tokens: float, now: float, *, before: Ite
     return max(waits, default=0.0)
 
 
-def _quota(line: Line, ask: Ask, seconds: float, now: float) -> Refusal | None:
-    """Refuses who could not have quota and a rested key within so many seconds."""
+def back_at(line: Line, lack: Lack, klass: int, tokens: float, now: float) -> float:
+    """Returns when time alone may have brought back what is missing; endless when it does not."""
+    if lack is Lack.IDLE:
+        return line.room.idle_at(now)
+    if lack in TIMED:
+        return now + quota_wait(line, klass, tokens, now)
+    return inf if line.ring is None else line.ring.more_at(now, tokens, urgent=klass == 0)
+
+
+def _rest(line: Line, now: float) -> float:
+    """Returns the seconds until a key has rested."""
+    return (line.ring.usable_at(now) or now) - now if line.ring is not None else 0.0
+
+
+def _quota(line: Line, ask: Ask, now: float) -> float:
+    """Returns the seconds until a newcomer has quota and a rested key; 0 where nothing is metered."""
     ring = line.ring
-    rests = (ring.usable_at(now) or now) - now if ring is not None else 0.0
-    if rests > max(seconds, 0.0):
-        return Refusal(reason=Reason.KEYS_RESTING, retry_after=rests)
     if line.observes:
-        return None
+        return 0.0
     if not line.requests and not line.tokens and (ring is None or not any(key.metered for key in ring.keys)):
-        return None
-    wait = quota_wait(line, ask.klass, ask.tokens, now, before=_before(line, ask))
-    if wait <= max(seconds, 0.0):
+        return 0.0
+    return quota_wait(line, ask.klass, ask.tokens, now, before=_before(line, ask))
+
+
+def _too_late(rests: float, wait: float, *, seconds: float) -> Refusal | None:
+    """Refuses who could not have quota and a rested key within so many seconds."""
+    if rests > seconds:
+        return Refusal(reason=Reason.KEYS_RESTING, retry_after=max(rests, wait) if wait < inf else rests)
+    if wait <= seconds:
         return None
     if wait == inf:
         return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=None, detail=NONE_ALLOWED)

@@ -153,9 +153,12 @@ class KeyRing:
 
         Without one it says what is missing: of what the keys lack, that by which one of them is soonest usable.
         """
+        keys = self.keys
+        if len(keys) == 1:
+            return self._lack(keys[0], now, klass, tokens, groups) or keys[0]
         lacks = [Lack.NO_KEY]
-        fresh = [key for key in self.keys if key.id not in tried] if tried else self.keys
-        for candidates in (fresh, self.keys) if tried else (fresh,):
+        fresh = [key for key in keys if key.id not in tried] if tried else keys
+        for candidates in (fresh, keys) if tried else (fresh,):
             free = []
             for key in candidates:
                 lack = self._lack(key, now, klass, tokens, groups)
@@ -174,7 +177,7 @@ class KeyRing:
         if key.rests_until > now:
             return Lack.KEY
         places = key.places
-        if places is not None and (places.used >= places.size or (places.reserves and not places.free(groups))):
+        if places is not None and places.used >= places.common and not places.free(groups):
             return Lack.PERMIT
         if key.metered and key.quota_wait(now, tokens, urgent=klass == 0) > 0:
             return Lack.QUOTA
@@ -195,6 +198,13 @@ class KeyRing:
             max(key.rests_until, now + key.quota_wait(now, tokens, urgent=urgent)) for key in self.keys if key.usable
         ]
         return min(times, default=inf)
+
+    def more_at(self, now: float, tokens: float, *, urgent: bool) -> float:
+        """Returns when the next key that now rests or lacks quota has both; endless when there is none."""
+        times = [
+            max(key.rests_until, now + key.quota_wait(now, tokens, urgent=urgent)) for key in self.keys if key.usable
+        ]
+        return min((when for when in times if when > now), default=inf)
 
     def never(self, tokens: float) -> bool:
         """Whether no key can ever carry so many tokens."""
@@ -253,8 +263,6 @@ def _smoothly(keys: Sequence[Key], now: float) -> Key:
     """Chooses by smooth weighted round robin; each key weighs as much as is left of it."""
     total = 0.0
     best = keys[0]
-    if len(keys) == 1:
-        return best
     for key in keys:
         weight = key.weight * max(key.part(now), LEAST_PART)
         total += weight

@@ -183,11 +183,11 @@ class Waiter:
         return f"<Waiter {self.sequence} of {self.line.name}, lacks a {self.lack}>"
 
     def lacks(self, lack: Lack, now: float) -> None:
-        """Notes what is missing now; time that went by while another thing was missing counts for that one."""
-        if lack is not self.lack:
+        """Notes what is missing now; of its two clocks, for what time brings and for the rest, only one runs."""
+        if (lack in TIMED) is not (self.lack in TIMED):
             self.spent, self.lack_since = now - self.lack_since, now - self.spent
-            self.lack = lack
-            self._due()
+        self.lack = lack
+        self._due()
 
     def promoted(self, sequence: int) -> None:
         """Counts as a newcomer of the class above from here on; how long it may wait in all stays."""

@@ -26,7 +26,7 @@ class Bucket:
 
     A new bucket holds nothing but its first request, whatever its size (`policy.md` rule 5). An amount that is larger
     than the bucket goes when the bucket is full, and leaves it in debt. `reserved` of the capacity is only for P0.
-    `most` is what the whole fleet may use in a minute: an amount above it never goes.
+    `most` is what the whole fleet may use in a minute, one at least: an amount above it never goes.
     """
 
     __slots__ = ("_at", "_fresh", "_level", "capacity", "label", "most", "rate", "reserved")
@@ -51,7 +51,7 @@ class Bucket:
         self.rate = max(per_minute, 0.0) / MINUTE
         self.capacity = max(self.rate * burst, 1.0) if self.rate > LEAST_RATE else 0.0
         self.reserved = self.capacity * reserved
-        self.most = most
+        self.most = max(most, 1.0)
         self._level = min(self._level, self.capacity)
 
     def level(self, now: float) -> float:
@@ -70,8 +70,11 @@ class Bucket:
         return not self.capacity or amount > self.most
 
     def wait(self, amount: float, now: float, *, urgent: bool = False) -> float:
-        """Returns the seconds until a call of this amount may go, 0 for now; `urgent` calls may use the reserve."""
-        if not self.capacity:
+        """Returns the seconds until a call of this amount may go: 0 for now, endless for one that never may.
+
+        `urgent` calls may use the reserve.
+        """
+        if not self.capacity or amount > self.most:
             return inf
         if self._fresh:
             return 0.0

@@ -7,13 +7,14 @@ not go, so nobody looks at it; when it does come back, only the queues that stan
 from __future__ import annotations
 
 import heapq
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from proxy.decisions.holds import Holds
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.places import Places
 from proxy.decisions.quota import Bucket
-from proxy.decisions.room import Room
+from proxy.decisions.room import LOWEST, Room
 
 MARGIN = 2.0
 """How many times longer than it may wait a call must have to wait to be refused at once: holds are never equal."""
@@ -96,8 +97,14 @@ class Shortage(Generic[Q]):
             case Places() as places:
                 return places.used >= places.size
             case Room() as room:
-                return not room.observes and not room.idle(now)
+                first = self.first()
+                # Who was promoted while it stood here needs no idle capacity any more.
+                return not room.observes and not room.idle(now) and (first is None or first.klass == LOWEST)
         return False
+
+    def idle_at(self, now: float) -> float:
+        """Returns when time alone makes idle what is lacked; endless where that is not what is lacked."""
+        return self.thing.idle_at(now) if isinstance(self.thing, Room) else inf
 
     @property
     def divisible(self) -> bool:

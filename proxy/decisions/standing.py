@@ -9,24 +9,30 @@ from proxy.decisions.forecast import why_late
 from proxy.decisions.keys import Lack
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Ask, Line, Queue, Refusal, Waiter
-from proxy.decisions.room import LOWEST
+from proxy.decisions.room import LOWEST, Room
 from proxy.decisions.shortage import Shortage, Thing
 
 
 class Standing:
     """Everybody who waits. `waiting` is their number."""
 
-    __slots__ = ("_due_at", "_lines", "_promote_at", "_sequence", "_shortages", "waiting")
+    __slots__ = ("_due_at", "_eased", "_lines", "_promote_at", "_sequence", "_shortages", "waiting")
 
     def __init__(self) -> None:
         self._lines: dict[Line, None] = {}
         self._shortages: dict[Thing, Shortage[Queue]] = {}
         self._sequence = 0
         self._due_at = self._promote_at = inf
+        self._eased: list[Room] = []
         self.waiting = 0
 
     def __repr__(self) -> str:
         return f"<Standing {self.waiting} waiting in {len(self._lines)} lines>"
+
+    @property
+    def next_at(self) -> float:
+        """When somebody is promoted or its time is over, at the earliest."""
+        return min(self._due_at, self._promote_at)
 
     def join(self, line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: float) -> Waiter:
         """A newcomer stands behind those of its class."""
@@ -41,6 +47,8 @@ class Standing:
         queue = line.queues[waiter.klass]
         queue.waiters.remove(waiter, served=served)
         line.room.leaves(waiter.klass, waiter.bytes)
+        if waiter.klass < LOWEST and not line.room.pressing:
+            self._eased.append(line.room)
         self.waiting -= 1
         if not queue.waiters:
             queue.stand_in(None)
@@ -101,6 +109,13 @@ class Standing:
     def all_lacked(self) -> list[Thing]:
         """Returns all things that are or were lacked."""
         return list(self._shortages)
+
+    def eased(self) -> list[Shortage[Queue]]:
+        """Returns those who wait for idle capacity where nobody of a higher class waits any more since the last ask."""
+        if not self._eased:
+            return []
+        rooms, self._eased = self._eased, []
+        return self.lacked(rooms)
 
     def everybody(self, now: float) -> Shortage[Queue]:
         """Returns all queues as if they lacked one thing that there is plenty of; forgets shortages of the past."""
