@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -37,15 +37,18 @@ class Permit:
     ) -> None:
         self._returned = returned
         self.line = line
-        limits = line.limits
-        if key is not None and key.places is not None:
-            limits = (*limits, key.places)
-        self._reserves: list[Reserve] | None = None
-        for places in limits:
-            if places.reserves:
-                self._take_reserved(places, klass)
-            else:
+        limits, requests, buckets = line.limits, line.requests, line.tokens
+        if key is not None:
+            if key.places is not None:
+                limits = (*limits, key.places)
+            if key.metered:
+                requests, buckets = (*requests, *key.requests), (*buckets, *key.tokens)
+        if line.groups[klass]:
+            self._reserves: Sequence[Reserve] = self._take_places(limits, klass)
+        else:
+            for places in limits:
                 places.used += 1
+            self._reserves = ()
         self.limits: tuple[Places, ...] = limits
         self.key = key
         self.klass = klass
@@ -54,11 +57,8 @@ class Permit:
         self.taken_at = now
         self.released = False
         line.room.starts(klass)
-        self._requests, self._tokens = line.requests, line.tokens
-        if key is not None and key.metered:
-            self._requests = (*self._requests, *key.requests)
-            self._tokens = (*self._tokens, *key.tokens)
-        if self._requests or self._tokens:
+        self._requests, self._tokens = requests, buckets
+        if requests or buckets:
             self._take_quota(now)
 
     def settle(self, *, request: bool, tokens: float) -> None:
@@ -73,9 +73,8 @@ class Permit:
         self.released = True
         for places in self.limits:
             places.used -= 1
-        if self._reserves is not None:
-            for reserve in self._reserves:
-                reserve.used -= 1
+        for reserve in self._reserves:
+            reserve.used -= 1
         self.line.room.ends(self.klass, now)
         if self._requests or self._tokens:
             self._settle_quota(now)
@@ -87,12 +86,10 @@ class Permit:
         self.settle(request=False, tokens=0.0)
         self.release(now)
 
-    def _take_reserved(self, places: Places, klass: int) -> None:
-        reserve = places.take(self.line.groups[klass])
-        if reserve is not None:
-            if self._reserves is None:
-                self._reserves = []
-            self._reserves.append(reserve)
+    def _take_places(self, limits: tuple[Places, ...], klass: int) -> Sequence[Reserve]:
+        """Takes a place in each limit; returns the reserves that some of them came from."""
+        groups = self.line.groups[klass]
+        return [reserve for places in limits if (reserve := places.take(groups)) is not None]
 
     def _take_quota(self, now: float) -> None:
         for bucket in self._requests:

@@ -26,21 +26,24 @@ class Reserve:
 class Places:
     """`size` places, of which `used` are taken. A size below `used` admits nothing until use falls.
 
+    While fewer than `common` are taken there is one for everybody, whatever is kept for some.
+
     What is kept in `reserves` and not in use there is free only for calls of the reserve's group. A call takes a place
     of its group's reserve first; beyond it, one of those that are for all.
     """
 
-    __slots__ = ("label", "reserves", "size", "used")
+    __slots__ = ("common", "label", "reserves", "size", "used")
 
     def __init__(self, label: str, size: int) -> None:
         self.label = label
-        self.size = size
+        self.size = self.common = size
         self.used = 0
         self.reserves: tuple[Reserve, ...] = ()
 
     def reconfigure(self, size: int) -> None:
         """Changes the limit in place; what is taken stays taken."""
         self.size = size
+        self._count()
 
     def reserve(self, parts: Iterable[tuple[str, float]]) -> None:
         """Keeps floor(part × size) places for each group; who is in a reserve already stays counted there."""
@@ -52,6 +55,7 @@ class Places:
             if one.size or one.used:
                 kept.append(one)
         self.reserves = tuple(kept)
+        self._count()
 
     def free(self, groups: Collection[str]) -> bool:
         """Whether a call of these groups may take a place now."""
@@ -71,6 +75,9 @@ class Places:
                 reserve.used += 1
                 return reserve
         return None
+
+    def _count(self) -> None:
+        self.common = self.size - sum(reserve.size for reserve in self.reserves)
 
     def __repr__(self) -> str:
         return f"<Places {self.label} {self.used}/{self.size}>"

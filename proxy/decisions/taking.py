@@ -24,7 +24,7 @@ def find(line: Line, klass: int, tokens: float, tried: Collection[str] | None, n
         if klass == LOWEST and not line.room.idle(now):
             return Lack.IDLE, line.room
         for places in reversed(line.limits):
-            if places.used >= places.size or (places.reserves and not places.free(groups)):
+            if places.used >= places.common and not places.free(groups):
                 return Lack.PERMIT, places
         if line.requests or line.tokens:
             bucket = emptiest(line, tokens, now, urgent=klass == 0)
@@ -34,9 +34,11 @@ def find(line: Line, klass: int, tokens: float, tried: Collection[str] | None, n
     if ring is None:
         return None
     key = ring.choose(now, tried, klass=klass, tokens=tokens, groups=groups)
+    if isinstance(key, Key):
+        return key
     if line.observes and (key is Lack.PERMIT or key is Lack.QUOTA):
         return least_busy(ring, tried, now)
-    return key if isinstance(key, Key) else (key, ring)
+    return key, ring
 
 
 def emptiest(line: Line, tokens: float, now: float, *, urgent: bool) -> Bucket | None:

@@ -29,7 +29,7 @@ from proxy.runtime import pipeline
 from proxy.runtime.idempotency import IdempotencyParts
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.models import TierParts
-from proxy.runtime.quotas import bounds_tokens, learns
+from proxy.runtime.quotas import bounds_tokens, heeds, learns
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
@@ -129,6 +129,7 @@ def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) 
         observe=snapshot.observe,
         counting=frozenset(provider.name for provider in snapshot.providers if bounds_tokens(provider)),
         learning=frozenset(provider.name for provider in snapshot.providers if learns(snapshot, provider)),
+        heeding=frozenset(provider.name for provider in snapshot.providers if heeds(snapshot, provider)),
         classes=snapshot.classes,
         lanes=_lanes(snapshot),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.decisions.quota import Bucket
 from proxy.policy.identities import Identity, of_key, of_provider
-from proxy.policy.snapshot import KeySnapshot, ModelSnapshot, PolicySnapshot, ProviderSnapshot
+from proxy.policy.snapshot import KeySnapshot, ModelSnapshot, PolicySnapshot, ProviderSnapshot, SpreadTier
 from proxy.runtime.cores import Cores
 
 Buckets = tuple[Bucket, ...]
@@ -38,6 +38,25 @@ def bounds_tokens(provider: ProviderSnapshot) -> bool:
     """Whether anything bounds the tokens of a provider's calls."""
     limits = [provider.tpm, *(model.tpm for model in provider.models), *(key.tpm for key in provider.keys)]
     return any(limit is not None for limit in limits)
+
+
+def bounds_rates(provider: ProviderSnapshot) -> bool:
+    """Whether anything bounds the requests or tokens a minute of a provider's calls."""
+    limits = [provider.rpm, *(model.rpm for model in provider.models), *(key.rpm for key in provider.keys)]
+    return bounds_tokens(provider) or any(limit is not None for limit in limits)
+
+
+def heeds(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
+    """Whether it makes a difference what a provider says is left of its keys' limits."""
+    if not provider.keys:
+        return False
+    return len(provider.keys) > 1 or bounds_rates(provider) or provider.name in _equals(policy)
+
+
+def _equals(policy: PolicySnapshot) -> frozenset[str]:
+    """Returns the providers that stand in for each other somewhere."""
+    spreads = [tier for route in policy.routes or () for tier in route.tiers if isinstance(tier, SpreadTier)]
+    return frozenset(member.provider for tier in spreads for member in tier.members)
 
 
 def learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:

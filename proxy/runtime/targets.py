@@ -17,7 +17,7 @@ from proxy.runtime.capacity import OBSERVING, Capacity
 from proxy.runtime.cores import Cores
 from proxy.runtime.guard import ANY_MODEL, Guard
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
-from proxy.runtime.quotas import bounds_tokens
+from proxy.runtime.quotas import bounds_rates, bounds_tokens
 from proxy.runtime.spreads import part_left
 from proxy.runtime.upstreams import Call, Upstream
 from proxy.runtime.workshop import Workshop
@@ -135,6 +135,8 @@ class Provider:
             lanes=capacity.lanes(model, parts, *apart, ceiling=ceiling),
             meter=self._meter(model, parts),
             adapting=capacity.adapting,
+            settles=any(self.snapshot.name in names for names in (shop.learning, shop.heeding))
+            or bounds_rates(self.snapshot),
             instances=shop.fleet.size,
         )
         if not parts.observes:

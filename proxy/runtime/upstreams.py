@@ -36,7 +36,10 @@ class Upstream:
         self._breakers: dict[str, Breaker] = {}
         self._patience: dict[str, tuple[float, float]] = {}
         self._transport = Transport(
-            pool=self.pool, headers=self._headers(), answer_headers=AnswerHeaders(), clock=cores.shop.clock
+            pool=self.pool,
+            headers=self._headers(),
+            answer_headers=AnswerHeaders(heeds_rates=cores.snapshot.name in cores.shop.heeding),
+            clock=cores.shop.clock,
         )
 
     def breaker(self, settings: BreakerSettings, scope: str, phases: PhaseLimits, *, share: int) -> Breaker:

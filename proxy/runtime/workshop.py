@@ -37,6 +37,8 @@ class Workshop:
     """Providers whose answers must tell how many tokens they took."""
     learning: frozenset[str] = frozenset()
     """Providers of whose calls somebody wants to know how many tokens they usually take."""
+    heeding: frozenset[str] = frozenset()
+    """Providers of whose keys it makes a difference what is left, by their own word."""
     classes: ClassSettings = ClassSettings()
     lanes: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     """By provider: the lanes of all routes that ask it, each with its part of the share."""

@@ -32,13 +32,14 @@ _LACKING: Final = {Lack.KEY: "key", Lack.QUOTA: "quota"}
 class Terms:
     """What a call's turn depends on besides its line; None: the policy has no such thing here.
 
-    `instances` use the keys' limits alike.
+    `settles`: how an attempt ended makes a difference to quotas or keys. `instances` use the keys' limits alike.
     """
 
     classes: ClassSettings = ClassSettings()
     lanes: Lanes | None = None
     meter: Meter | None = None
     adapting: Adapting | None = None
+    settles: bool = False
     instances: int = 1
 
 
@@ -47,7 +48,7 @@ class AdmissionStage:
 
     __slots__ = (
         "_adapting", "_admission", "_clock", "_idle", "_instances", "_lanes", "_limits", "_line", "_meter",
-        "_promote_after", "_short",
+        "_promote_after", "_settles", "_short",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,7 @@ class AdmissionStage:
         self._lanes = terms.lanes
         self._meter = terms.meter
         self._adapting = terms.adapting
+        self._settles = terms.settles
         self._instances = terms.instances
         self._clock = clock
 
@@ -80,7 +82,8 @@ class AdmissionStage:
                 return refused(answer.reason, retry_after=answer.retry_after, detail=answer.detail)
             permit = answer
         key = permit.key
-        exchange.attempt = None
+        if self._settles:
+            exchange.attempt = None
         try:
             if key is not None:
                 exchange.credential = key.credential
@@ -99,20 +102,23 @@ class AdmissionStage:
             return outcome
         finally:
             exchange.credential = None
-            try:
+            if self._settles:
                 self._settle(permit, exchange)
-            finally:
+            else:
                 permit.release(clock.now())
 
     def _settle(self, permit: Permit, exchange: Exchange) -> None:
-        """Says what the attempt has used of its quotas; one that never reached its provider has used nothing."""
+        """Releases the permit, and says what the attempt has used: one that reached nobody has used nothing."""
         attempt = exchange.attempt
-        if attempt is not None and attempt.rates is not None:
-            take_hints(permit, exchange, self._clock.now(), instances=self._instances)
-        if self._meter is not None:
-            self._meter.settle(permit, exchange)
-        elif attempt is None or not attempt.sent_bytes:
-            permit.settle(request=False, tokens=0.0)
+        try:
+            if attempt is not None and attempt.rates is not None:
+                take_hints(permit, exchange, self._clock.now(), instances=self._instances)
+            if self._meter is not None:
+                self._meter.settle(permit, exchange)
+            elif attempt is None or not attempt.sent_bytes:
+                permit.settle(request=False, tokens=0.0)
+        finally:
+            permit.release(self._clock.now())
 
     async def _adapt(self, adapting: Adapting, exchange: Exchange, call_next: CallNext) -> Outcome:
         began, in_use = self._clock.now(), adapting.places.used
@@ -122,17 +128,19 @@ class AdmissionStage:
         return outcome
 
     async def _enter(self, exchange: Exchange, line: Line, klass: int, tokens: float) -> Permit | Refusal:
+        now, waits = self._clock.now(), self._waits(exchange, klass)
         ask = Ask(
             klass=klass,
             bytes=len(exchange.payload or b""),
-            limits=self._waits(exchange, klass),
-            deadline_at=exchange.deadline_at,
+            limits=waits,
+            # What a P2 may wait, it may wait in all, whatever it lacks meanwhile.
+            deadline_at=exchange.deadline_at if klass < LOWEST else min(exchange.deadline_at, now + waits.queue),
             tried=exchange.tried_keys,
             tokens=tokens,
             tenant=exchange.facts.tenant,
             promote_after=self._promote_after,
         )
-        answer = self._admission.enter(line, ask, self._clock.now())
+        answer = self._admission.enter(line, ask, now)
         return await self._wait(answer, exchange) if isinstance(answer, Waiter) else answer
 
     def _waits(self, exchange: Exchange, klass: int) -> WaitLimits:

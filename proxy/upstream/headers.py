@@ -40,6 +40,9 @@ _END: Final = b"\r\n"
 _ACCEPT_ENCODING: Final = b"accept-encoding"
 
 
+_FIRST, _UNPACKED, _KEYED = 1, 2, 4
+
+
 class HeaderPlan:
     """How one provider's request heads are built.
 
@@ -84,47 +87,48 @@ class HeaderPlan:
         """Builds the head of one attempt; `length` is the body's, None for chunked, -1 for no body at all."""
         request = exchange.request
         credential = exchange.credential
-        key = exchange.idempotency_key if self._key_header else None
+        kind, key_line = exchange.first_target + _UNPACKED * exchange.hides_usage, b""
+        if self._key_header and (key := exchange.idempotency_key) is not None:
+            kind, key_line = kind + _KEYED, self._key_line + key.encode("utf-8", "surrogateescape") + _END
         return b"".join(
             (
                 f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
-                self._forwarded(
-                    request.fields, first=exchange.first_target, unpacked=exchange.hides_usage, keyed=key is not None
-                ),
+                self._forwarded(request.fields, kind),
                 credential.line if credential is not None else b"",
-                self._key_line + key.encode("utf-8", "surrogateescape") + _END if key is not None else b"",
+                key_line,
                 self._trace(exchange) if self._propagate_trace else b"",
                 _framing(length),
             )
         )
 
-    def _forwarded(self, fields: Fields, *, first: bool, unpacked: bool, keyed: bool) -> bytes:
-        """Returns our host, the caller's lines that go on, and what the policy adds.
+    def _forwarded(self, fields: Fields, kind: int) -> bytes:
+        """Returns our host, the caller's lines that go on, and what the policy adds; `kind` adds up what is asked for.
 
-        `unpacked`: the answer must come as it is, because it is looked through; a packed one could not be. `keyed`:
-        the line with the key follows, and is the only one of its name.
+        `_FIRST`: the provider is the one that the caller meant. `_UNPACKED`: the answer must come as it is, because it
+        is looked through; a packed one could not be. `_KEYED`: the line with the key follows, the only one of its name.
         """
-        shape = fields.shape
-        replaced = self._key_header if keyed else _NONE
         if named := connection_names(fields):
-            named = (named - self._credentials) | replaced
-            return self._compiled(shape, first, named, unpacked=unpacked).fill(fields.lines)
-        known = self._known[first + 2 * unpacked + 4 * keyed]
-        block = known.get(shape)
+            return self._compiled(fields.shape, kind, named - self._credentials).fill(fields.lines)
+        known = self._known[kind]
+        block = known.get(fields.shape)
         if block is None:
-            block = self._compiled(shape, first, replaced, unpacked=unpacked)
-            remember(known, shape, block)
+            block = self._compiled(fields.shape, kind, _NONE)
+            remember(known, fields.shape, block)
         return block.fill(fields.lines)
 
-    def _compiled(self, shape: Shape, first: bool, named: frozenset[bytes], *, unpacked: bool) -> Block:
+    def _compiled(self, shape: Shape, kind: int, named: frozenset[bytes]) -> Block:
         """Works out which lines of a head of this shape go on."""
+        first, unpacked = kind & _FIRST, kind & _UNPACKED
         if unpacked:
             named |= {_ACCEPT_ENCODING}
+        if kind & _KEYED:
+            named |= self._key_header
 
         def passes(name: bytes) -> bool:
             action = self._judge(name)
             return name.lower() not in named and (
-                action == KEEP or (first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential)))
+                action == KEEP
+                or bool(first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential)))
             )
 
         return Block(shape, passes, before=self._host, after=self._added_unpacked if unpacked else self._added)
@@ -202,12 +206,13 @@ _PLAIN: Final = frozenset({b"keep-alive", b"close", b"Keep-Alive", b"Close"})
 class AnswerHeaders:
     """Which of a provider's fields reach the caller: all but connection-level ones and the length, which is ours.
 
-    And which of them speak of its rate limits.
+    And which of them speak of its rate limits, where anybody `heeds_rates`.
     """
 
-    __slots__ = ("_known", "_rates")
+    __slots__ = ("_known", "_rates", "heeds_rates")
 
-    def __init__(self) -> None:
+    def __init__(self, *, heeds_rates: bool = True) -> None:
+        self.heeds_rates = heeds_rates
         self._known: dict[Shape, Block] = {}
         self._rates: dict[Shape, RatePlan | None] = {}
 
