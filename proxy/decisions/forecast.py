@@ -38,7 +38,7 @@ def in_vain(line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: fl
     refusal = _too_late(rests, wait, seconds=max(min(waits, left), 0.0))
     if refusal is not None:
         return refusal
-    if not line.room.has_room(ask.bytes):
+    if not line.room.has_room(ask.klass, ask.bytes):
         after = shortage.expected_wait(ask.klass, now) if lack not in TIMED else SHORTEST_RETRY_AFTER
         return Refusal(reason=Reason.QUEUE_FULL, retry_after=max(after, rests, wait))
     if lack not in TIMED:

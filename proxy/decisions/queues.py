@@ -16,11 +16,10 @@ from proxy.decisions.keys import KeyRing, Lack
 from proxy.decisions.permits import Permit
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.quota import Bucket
-from proxy.decisions.room import LOWEST, Room
+from proxy.decisions.room import CLASSES, LOWEST, Room
 from proxy.decisions.shortage import Shortage
 from proxy.outcome import Reason
 
-CLASSES = 3
 TIMED = frozenset({Lack.KEY, Lack.QUOTA})
 """What is waited for under `quota_wait`: time alone brings it back."""
 

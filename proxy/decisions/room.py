@@ -7,13 +7,17 @@ from math import inf
 
 IDLE_AFTER_SECONDS = 1.0
 """Capacity is idle when no P0 or P1 has run for so long."""
+CLASSES = 3
 LOWEST = 2
 """The class that runs in idle capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """`queue`: most waiters of a provider (0: max(8, 2 × share)) and most bytes of bodies that wait."""
+    """`queue`: most waiters of a provider (0: max(8, 2 × share)) and most bytes of bodies that wait.
+
+    For each call they count those of its class and of higher ones: whoever waits with a low one takes no room from it.
+    """
 
     max: int = 0
     bytes: int = 64 * 1024 * 1024
@@ -26,13 +30,15 @@ class Room:
     """
 
     __slots__ = (
-        "_busy", "_busy_until", "_idle_below", "bytes", "max_bytes", "max_waiters", "name", "observes", "pressing",
-        "running", "waiting",
+        "_bodies", "_busy", "_busy_until", "_classes", "_idle_below", "max_bytes", "max_waiters", "name", "observes",
+        "pressing", "running", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.waiting = self.bytes = self.pressing = 0
+        self.waiting = self.pressing = 0
+        self._classes = [0] * CLASSES
+        self._bodies = [0] * CLASSES
         self.max_waiters = self.max_bytes = 0
         self.observes = False
         self.running = 0
@@ -49,20 +55,30 @@ class Room:
         self.observes = observes
         self._idle_below = idle_below * share
 
-    def has_room(self, body_bytes: int) -> bool:
-        """Whether one more may wait, with a body of so many bytes."""
-        return self.waiting < self.max_waiters and self.bytes + body_bytes <= self.max_bytes
+    @property
+    def bytes(self) -> int:
+        """How many bytes of bodies wait."""
+        return sum(self._bodies)
+
+    def has_room(self, klass: int, body_bytes: int) -> bool:
+        """Whether one more of this class may wait, with a body of so many bytes."""
+        before = slice(klass + 1)
+        return (
+            sum(self._classes[before]) < self.max_waiters and sum(self._bodies[before]) + body_bytes <= self.max_bytes
+        )
 
     def enters(self, klass: int, body_bytes: int) -> None:
         """Somebody waits."""
         self.waiting += 1
-        self.bytes += body_bytes
+        self._classes[klass] += 1
+        self._bodies[klass] += body_bytes
         self.pressing += klass < LOWEST
 
     def leaves(self, klass: int, body_bytes: int) -> None:
         """Somebody waits no more."""
         self.waiting -= 1
-        self.bytes -= body_bytes
+        self._classes[klass] -= 1
+        self._bodies[klass] -= body_bytes
         self.pressing -= klass < LOWEST
 
     def starts(self, klass: int) -> None:

@@ -20,11 +20,23 @@ STEPS = st.lists(
 def test_it_is_bounded_by_waiters_and_by_bytes() -> None:
     room = a_room(most=2, most_bytes=100)
     room.enters(P1, 60)
-    assert (room.has_room(40), room.has_room(41)) == (True, False)
-    room.enters(P2, 0)
-    assert not room.has_room(0)
+    assert (room.has_room(P1, 40), room.has_room(P1, 41)) == (True, False)
+    room.enters(P1, 0)
+    assert not room.has_room(P1, 0)
     room.leaves(P1, 60)
-    assert room.has_room(100)
+    assert room.has_room(P1, 100)
+
+
+def test_low_classes_take_no_room_from_high_ones() -> None:
+    room = a_room(most=2, most_bytes=100)
+    room.enters(P2, 100)
+    room.enters(P2, 0)
+    assert [room.has_room(klass, 100) for klass in (P0, P1, P2)] == [True, True, False]
+    room.enters(P0, 50)
+    assert [(room.has_room(klass, 50), room.has_room(klass, 51)) for klass in (P0, P1)] == [(True, False)] * 2
+    room.enters(P1, 0)
+    assert [room.has_room(klass, 0) for klass in (P0, P1, P2)] == [True, False, False]
+    assert (room.waiting, room.bytes) == (4, 150)
 
 
 def test_it_is_idle_while_nobody_was_ever_there() -> None:

@@ -159,7 +159,7 @@ class Model(Section):
 
 
 class Queue(Section):
-    """Who may wait for a permit, per instance."""
+    """Who may wait for a permit, per instance; for each call those of its class and of higher ones count."""
 
     max: Count = option(_QUEUE.max, "most waiters; 0: max(8, 2 × share)")
     bytes: Size = option(Size(_QUEUE.bytes), "most bytes of bodies that wait")
