@@ -5,7 +5,7 @@ A key's state is bound to its id and, for parking, to its secret's hash: a new s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -44,6 +44,14 @@ class KeyStatistics:
     limit: int | None
     weight: float
     left: float
+
+
+class Pinned(set[str]):
+    """The keys that were tried, where `only` one may be used: its account may have executed the request already."""
+
+    def __init__(self, tried: Collection[str], *, only: str) -> None:
+        super().__init__(tried)
+        self.only = only
 
 
 LEAST_PART = 0.01
@@ -154,6 +162,8 @@ class KeyRing:
         Without one it says what is missing: of what the keys lack, that by which one of them is soonest usable.
         """
         keys = self.keys
+        if tried is not None:
+            keys = tuple(allowed(keys, tried))
         if len(keys) == 1:
             return self._lack(keys[0], now, klass, tokens, groups) or keys[0]
         lacks = [Lack.NO_KEY]
@@ -257,6 +267,11 @@ class KeyRing:
 
 
 _SOONEST = {Lack.PERMIT: 0, Lack.QUOTA: 1, Lack.KEY: 2, Lack.NO_KEY: 3}
+
+
+def allowed(keys: Iterable[Key], tried: Collection[str] | None) -> Iterator[Key]:
+    """Yields the keys that a request may use: all of them, or the one to which it is pinned."""
+    return (key for key in keys if not isinstance(tried, Pinned) or key.id == tried.only)
 
 
 def _smoothly(keys: Sequence[Key], now: float) -> Key:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from proxy.decisions.keys import Key, KeyRing, Lack
+from proxy.decisions.keys import Key, KeyRing, Lack, Pinned, allowed
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.decisions.quota import Bucket
@@ -38,7 +38,12 @@ def find(line: Line, klass: int, tokens: float, tried: Collection[str] | None, n
         return key
     if line.observes and (key is Lack.PERMIT or key is Lack.QUOTA):
         return least_busy(ring, tried, now)
-    return key, ring
+    return _awaited(key, ring, tried), ring
+
+
+def _awaited(lack: Lack, ring: KeyRing, tried: Collection[str] | None) -> Lack:
+    """Nobody waits for one certain key of several: who stands behind could go with another one."""
+    return Lack.NO_KEY if isinstance(tried, Pinned) and len(ring.keys) > 1 else lack
 
 
 def emptiest(line: Line, tokens: float, now: float, *, urgent: bool) -> Bucket | None:
@@ -58,7 +63,8 @@ def emptiest(line: Line, tokens: float, now: float, *, urgent: bool) -> Bucket |
 
 def least_busy(ring: KeyRing, tried: Collection[str] | None, now: float) -> Key:
     """Returns the key that is least above its share, untried ones first, when every key that could be used is full."""
-    return min(usable(ring, now), key=lambda key: (key.id in (tried or ()), above(key.places)))
+    keys = allowed(usable(ring, now), tried)
+    return min(keys, key=lambda key: (key.id in (tried or ()), above(key.places)))
 
 
 def above(places: Places | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from proxy.clock import Clock
-from proxy.decisions.keys import KeyRing
+from proxy.decisions.keys import KeyRing, Pinned
 from proxy.decisions.retry import (
     MOST_KEY_CHOICES,
     Again,
@@ -191,7 +191,7 @@ class DeduplicatedRetryStage(RetryStage):
         others = {key.id for key in ring.keys if key.id != attempt.key_id}
         if not ring.has_other(now, others):
             return False
-        exchange.tried_keys = others
+        exchange.tried_keys = Pinned(others, only=attempt.key_id)
         return True
 
 

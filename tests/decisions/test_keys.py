@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.decisions.keys import LONGEST_REST_SECONDS, Key, KeyRing, Lack
+from proxy.decisions.keys import LONGEST_REST_SECONDS, Key, KeyRing, Lack, Pinned
 from proxy.decisions.places import Places
 from proxy.exchange import Credential
 from proxy.outcome import Outcome, OutcomeKind
@@ -217,3 +217,18 @@ def test_no_secret_is_in_a_representation() -> None:
     judge(a_ring(key), key, REJECTED)
     assert repr(key) == "<Key a parked>"
     assert "s3cret" not in repr(key.credential)
+
+
+def test_a_pinned_request_never_gets_another_key() -> None:
+    ring = a_ring(a_key("a", size=1), a_key("b"))
+    pinned = Pinned({"b"}, only="a")
+    assert chosen(ring, times=3, tried=pinned) == ["a"] * 3
+    places = ring.keys[0].places
+    assert places is not None
+    places.used = 1
+    assert chosen(ring, times=1, tried=pinned) == [Lack.PERMIT]
+    assert chosen(ring, times=1, tried={"a"}) == ["b"]
+
+
+def test_a_pinned_request_gets_nothing_where_its_key_has_gone() -> None:
+    assert chosen(a_ring(a_key("b")), times=1, tried=Pinned((), only="a")) == [Lack.NO_KEY]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.decisions.keys import Key, Lack
+from proxy.decisions.keys import Key, Lack, Pinned
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.queues import Line
 from proxy.decisions.quota import Bucket
@@ -177,3 +177,26 @@ def test_usable_are_keys_that_neither_rest_nor_are_parked() -> None:
     secretless.renew(None, "")
     assert list(usable(ring, NOW)) == [fine]
     assert list(usable(ring, NOW + 5.0)) == [fine, resting]
+
+
+def test_nobody_waits_for_one_certain_key_where_there_are_others() -> None:
+    ring, pinned = a_ring(a_key("a", size=1), a_key("b")), Pinned({"b"}, only="a")
+    line = a_line(a_room(), ring=ring)
+    assert find(line, 1, 0.0, pinned, NOW) is ring.keys[0]
+    ring.judge(ring.keys[0], LIMITED, NOW, used=ring.keys[0].credential)
+    assert find(line, 1, 0.0, pinned, NOW) == (Lack.NO_KEY, ring)
+
+
+def test_the_only_key_is_waited_for() -> None:
+    ring = a_ring(a_key("a"))
+    ring.judge(ring.keys[0], LIMITED, NOW, used=ring.keys[0].credential)
+    assert find(a_line(a_room(), ring=ring), 1, 0.0, Pinned((), only="a"), NOW) == (Lack.KEY, ring)
+
+
+def test_where_it_is_only_observed_a_pinned_request_goes_with_its_key_however_full() -> None:
+    ring = a_ring(a_key("a", size=1), a_key("b", size=1))
+    for key, used in zip(ring.keys, (3, 1), strict=True):
+        assert key.places is not None
+        key.places.used = used
+    line = observing(a_line(a_room(), ring=ring))
+    assert find(line, 1, 0.0, Pinned({"b"}, only="a"), NOW) is ring.keys[0]

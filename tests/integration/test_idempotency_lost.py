@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.harness import Lab, route
 from tests.integration.keyed import OWN, SECRETS, conflict, key, leaves
-from tests.integration.messages import answers, closes, event, hangs, in_turn, says
+from tests.integration.messages import answers, closes, event, hangs, in_turn, says, when
 from tests.integration.scripted import Exchange
 
 POLICY = {
@@ -19,6 +19,12 @@ POLICY = {
         "known": {**OWN, "idempotency_header": "X-Once"},
         "other": OWN,
         "slow": {**OWN, "timeouts": {"answer": "300ms"}},
+        "accounts": {
+            "keys": [{"id": name, "env": "ALPHA_KEY", "concurrency": 1} for name in ("one", "two")],
+            "idempotency_header": "X-Once",
+            "auth": {"header": "x-account"},
+            "breaker": "off",
+        },
     },
     "routes": [
         route("again", "alpha", retry={"attempts": 1}),
@@ -27,6 +33,7 @@ POLICY = {
         route("known", "known", repeatable=False, retry={"attempts": 3, "base": "10ms"}),
         route("known-first", "known", "other", repeatable=False, retry={"attempts": 1}),
         route("slow", "slow", repeatable=False),
+        route("accounts", "accounts", repeatable=False, retry={"attempts": 2, "base": "1s"}),
     ],
 }
 ENV = SECRETS
@@ -135,3 +142,20 @@ async def test_an_answer_too_large_to_keep_is_not_executed_again(lab: Lab) -> No
     assert (answer.status, len(answer.body)) == (200, len(json.dumps({"text": ""})) + (5 << 20))
     assert "too large" in conflict(await lab.chat("write", headers=key("write")))
     assert len(lab["alpha"].seen) == 1
+
+
+async def test_an_account_that_is_full_by_the_time_of_the_retry_is_no_reason_to_ask_another_one(lab: Lab) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    lab["accounts"].script = in_turn(closes, *(when(gate, says("hi")) for gate in gates), says("twice"))
+    lost = asyncio.ensure_future(lab.chat("accounts", headers=key("full")))
+    await lab.proxy.until(lambda status: status["in_flight"] == 1 and not any(r["in_use"] for r in status["keys"]))
+    others = [asyncio.ensure_future(lab.chat("accounts")) for _ in gates]
+    await lab.proxy.until(lambda status: all(r["in_use"] for r in status["keys"] if r["provider"] == "accounts"))
+    first = (await lab.proxy.status())["holders"]
+    gates[[row["key"] for row in first].index("two")].set()
+    answer = await lost
+    assert (answer.status, answer.reason) == (504, "maybe_executed")
+    for gate in gates:
+        gate.set()
+    assert [(await other).status for other in others] == [200, 200]
+    assert sum(request.header("x-once") is not None for request in lab["accounts"].seen) == 1
