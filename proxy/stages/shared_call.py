@@ -15,7 +15,7 @@ from typing import Final
 
 from proxy.clock import Clock, Timer
 from proxy.decisions.leaving import kind_of_leaving
-from proxy.exchange import CancelCause, Exchange, ReaderGone
+from proxy.exchange import Attempt, CancelCause, Exchange, ReaderGone
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import StoredAnswer
 from proxy.stage import CallNext
@@ -204,12 +204,20 @@ class SharedCall:
         for attempt in work.facts.attempts:
             if not attempt.ended_at:
                 attempt.kind, attempt.ended_at = kind, now
+                self._measure(attempt)
         task = self._task
         if work.answered:
             self.recording.finish()
         self._end(Outcome(kind, status=self.recording.status, committed=work.answered))
         if task is not None:
             task.cancel()
+
+    def _measure(self, attempt: Attempt) -> None:
+        """Says what has come of an answer that is cut: who counts it does not wait for its task."""
+        scanner = self.recording.scanner
+        attempt.answer_bytes = self.recording.size
+        if scanner is not None and attempt.usage is None:
+            attempt.usage = self.work.facts.usage = scanner.usage
 
 
 def stored(call: SharedCall) -> StoredAnswer | None:

@@ -121,6 +121,25 @@ async def test_tokens_that_were_used_are_owed(lab: Lab) -> None:
     assert (await lab.row("tenants", tenant="tokens-1"))["tokens_left"] < 0
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+async def test_a_caller_that_leaves_a_stream_owes_what_has_come_of_it(lab: Lab, keyed: bool) -> None:
+    tenant = f"tokens-cut-{keyed}"
+    headers = [("x-agent-id", tenant), *([("idempotency-key", "cut")] if keyed else [])]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.chunk(event("word") * 100)
+        await asyncio.sleep(30)
+
+    lab["alpha"].script = script
+    async with lab.wire() as wire:
+        await wire.send(request_bytes("POST", "/v1/chat/completions", headers=headers, body=CHAT_STREAM))
+        await wire.answer(within=1.0)
+        wire.leave()
+    await lab.idle()
+    assert (await lab.row("tenants", tenant=tenant))["tokens_left"] < -50
+
+
 async def test_what_could_never_go_is_told_so_without_a_time(lab: Lab) -> None:
     answer = await lab.call(body={**CHAT, "max_tokens": 5000}, headers=[("x-agent-id", "tokens-2")])
     assert (answer.status, answer.reason, answer.header("retry-after")) == (429, "tenant_limit", None)

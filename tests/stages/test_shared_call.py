@@ -130,6 +130,19 @@ async def test_the_last_who_leaves_ends_it_at_once(cause: CancelCause) -> None:
     assert shared.ledger.held == 0
 
 
+async def test_the_last_who_leaves_is_told_what_has_come_until_then() -> None:
+    shared = Shared()
+    caller = await shared.caller()
+    shared.script.begin()
+    piece = b'data: {"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":7,"completion_tokens":2}}\n\n'
+    shared.script.write(piece)
+    await settle()
+    await caller.leaves()
+    (attempt,) = caller.exchange.facts.attempts
+    assert (attempt.answer_bytes, attempt.usage) == (len(piece), Usage(input=7, output=2))
+    assert caller.exchange.facts.usage == Usage(input=7, output=2)
+
+
 async def test_it_is_over_in_the_step_in_which_the_last_one_leaves() -> None:
     shared = Shared()
     caller = await shared.caller()
