@@ -15,15 +15,18 @@
     quota_precision.py   how much of a token quota is used, and how often the provider refuses; on virtual time
     quota_provider.py    the provider and the calls of that
     machine.py    what the figures depend on beside the code
+    limits/       quotas, keys, classes, tenants and idempotency under traffic that needs them
     overload/     more work than a model can do: an unprotected application and one behind Sponson
     __main__.py   the command
 
 The proxy under test has one core to itself; load generator, provider and sink share another. All figures are
-meant as ratios within one run on one machine; the overload experiment's are seconds of a simulated model, and
-count where the machine kept up, which it says.
+meant as ratios within one run on one machine; those of the experiments are seconds of a simulated model, and those
+of overload count where the machine kept up, which it says.
 
-    make bench                              three rounds, then overload: some five minutes
+    make bench                              three rounds, then overload, then limits: some ten minutes
     make bench ARGS=--quick                 one short round
     make bench ARGS=--overload              overload alone
+    make bench ARGS=--limits                limits alone: some four minutes
+    make bench ARGS="--limits --quick"      the same in one, a first impression
     make bench ARGS="--peers --rounds 5"    Envoy and nginx beside the others
 """

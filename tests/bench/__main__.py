@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: run the rounds and the overload experiment, print what they say, write it as JSON if asked.
+"""`python -m tests.bench`: run the rounds and the experiments, print what they say, write it as JSON if asked.
 
 Exit codes: 0 measured (whether or not the targets hold), 1 a row gave wrong answers or did not start.
 """
@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 from urllib.request import urlopen
 
 import click
@@ -21,6 +22,8 @@ import uvloop
 from rich.console import Console
 
 from tests.bench import peers
+from tests.bench.limits.experiment import LONG, QUICK, Limits, Plan, run_limits
+from tests.bench.limits.tables import print_limits
 from tests.bench.machine import machine_facts
 from tests.bench.measure import Cores, NotReady, Process, pinned
 from tests.bench.overload.experiment import LEVELS, Level, run_levels
@@ -35,6 +38,29 @@ WIDTH = 170
 SHARED_CORE_WORTH_SAYING = 0.05
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The command's options but for where to write."""
+
+    quick: bool
+    part: str | None
+    rounds: int | None
+    seconds: float
+    chosen: tuple[str, ...]
+    with_peers: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one run of the command is to find out: rounds of which rows, then which levels of overload, then limits."""
+
+    order: Sequence[Row]
+    rounds: int
+    lengths: Lengths
+    levels: Sequence[Level]
+    limits: Plan | None
+
+
 @dataclass(slots=True, kw_only=True)
 class Measured:
     """Everything that one run of the command found out."""
@@ -42,43 +68,47 @@ class Measured:
     rounds: list[Round] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
     overload: list[Result] = field(default_factory=list)
+    limits: Limits | None = None
     exported: str = ""
 
 
 @click.command()
-@click.option("--quick", "part", flag_value="quick", help="One short round, no overload: a first impression.")
+@click.option("--quick", is_flag=True, help="One short round alone: a first impression. With --limits: these, short.")
 @click.option("--overload", "part", flag_value="overload", help="Only the overload experiment, a good minute.")
+@click.option("--limits", "part", flag_value="limits", help="Only the experiments about limits, some four minutes.")
 @click.option("--rounds", type=click.IntRange(1, 50), help="Rounds; the tables show medians.  [default: 3]")
 @click.option("--seconds", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Counted each time.")
 @click.option("--row", "chosen", multiple=True, type=click.Choice([row.value for row in Row]), help="Rounds of these.")
 @click.option("--peers", "with_peers", is_flag=True, help="Envoy and nginx too; says how to install what is missing.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here.")
-def main(
-    *,
-    part: str | None,
-    rounds: int | None,
-    seconds: float,
-    chosen: tuple[str, ...],
-    with_peers: bool,
-    json_path: Path | None,
-) -> None:
-    """Measure Sponson beside a bare aiohttp proxy and no proxy, then under more work than a model can do."""
-    quick = part == "quick"
+def main(json_path: Path | None, **options: Any) -> None:
+    """Measure Sponson beside a bare aiohttp proxy and no proxy, under overload, and whether its limits hold."""
     console = Console(width=WIDTH, soft_wrap=True) if not sys.stdout.isatty() else Console()
     facts = machine_facts()
     console.print(" · ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
     console.print()
-    lengths = Lengths(requests=seconds, streams=seconds * 1.5, turns=1 if quick else 2)
-    order = [] if part == "overload" else [Row(name) for name in chosen] or which_rows(with_peers=with_peers)
-    levels = LEVELS if part == "overload" or not (quick or chosen) else ()
     try:
-        measured = measure(order, levels, rounds=rounds or (1 if quick else 3), lengths=lengths)
+        measured = measure(work_of(Options(**options)))
     except NotReady as error:
         raise click.ClickException(str(error)) from error
     print_measured(console, measured)
     if json_path is not None:
         json_path.write_text(json.dumps(as_json(facts, measured), indent=2) + "\n")
     sys.exit(1 if measured.findings.problems or measured.findings.absent else 0)
+
+
+def work_of(options: Options) -> Work:
+    """What was asked for; the experiments follow the rounds only where nothing was left out of these."""
+    quick, part = options.quick, options.part
+    everything = part is None and not (quick or options.chosen)
+    chosen = [Row(name) for name in options.chosen]
+    return Work(
+        order=[] if part else chosen or which_rows(with_peers=options.with_peers),
+        rounds=options.rounds or (1 if quick else 3),
+        lengths=Lengths(requests=options.seconds, streams=options.seconds * 1.5, turns=1 if quick else 2),
+        levels=LEVELS if everything or part == "overload" else (),
+        limits=(QUICK if quick else LONG) if everything or part == "limits" else None,
+    )
 
 
 def which_rows(*, with_peers: bool) -> list[Row]:
@@ -91,18 +121,20 @@ def which_rows(*, with_peers: bool) -> list[Row]:
     return [*OWN_ROWS, *(row for row in PEER_ROWS if peers.find(row) is not None)]
 
 
-def measure(order: Sequence[Row], levels: Sequence[Level], *, rounds: int, lengths: Lengths) -> Measured:
-    """Start what all rows share, run the rounds if there are rows, then the levels of overload."""
+def measure(work: Work) -> Measured:
+    """Start what all rows share, run the rounds if there are rows, then the experiments."""
     say = partial(click.echo, err=True)
     measured = Measured()
     with shared_surroundings() as around:
-        if order:
+        if work.order:
             with helper(around, "awake", core=around.cores.proxy) as awake:
-                runner = RoundRunner(around, awake, lengths=lengths, say=say)
-                measured.rounds = uvloop.run(run_rounds(runner, order, rounds))
+                runner = RoundRunner(around, awake, lengths=work.lengths, say=say)
+                measured.rounds = uvloop.run(run_rounds(runner, work.order, work.rounds))
                 measured.findings = runner.findings
-        if levels:
-            measured.overload = uvloop.run(run_levels(around, levels, say=say))
+        if work.levels:
+            measured.overload = uvloop.run(run_levels(around, work.levels, say=say))
+        if work.limits is not None:
+            measured.limits = uvloop.run(run_limits(around, work.limits, say=say))
         with urlopen(f"http://127.0.0.1:{around.sink_port}/") as answer:
             measured.exported = answer.read().decode()
     return measured
@@ -145,6 +177,8 @@ def print_measured(console: Console, measured: Measured) -> None:
         print_report(console, measured.rounds)
     if measured.overload:
         print_overload(console, measured.overload)
+    if measured.limits is not None:
+        print_limits(console, measured.limits.findings)
     print_findings(console, measured.findings, measured.exported)
 
 
@@ -172,6 +206,11 @@ def as_json(facts: dict[str, str], measured: Measured) -> dict[str, object]:
         ],
         "overload": [asdict(one) for one in measured.overload],
         "overload_verdicts": [asdict(one) for one in verdicts(measured.overload)],
+        "limits": measured.limits
+        and {
+            "figures": measured.limits.figures,
+            "verdicts": [asdict(one) | {"verdict": one.verdict} for one in measured.limits.findings],
+        },
         "shared_core": measured.findings.shared_core,
         "problems": measured.findings.problems,
         "absent": {row.value: reason for row, reason in measured.findings.absent.items()},
