@@ -10,7 +10,9 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent
+from proxy.decisions.callers import NOBODY
+from proxy.decisions.callers import NOBODY
+from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent, Shared
 from proxy.outcome import BLAME, Blame, OutcomeKind
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 _SUCCESSES: Final = frozenset({OutcomeKind.OK, OutcomeKind.ANSWERED})
 _LOW_64: Final = (1 << 64) - 1
-
+USUAL_CLASS: Final = "P1"
 
 DIGEST_CHARACTERS = 12
 PARKED_CURE = "the provider rejects it; put another secret into its file, or restart with another variable"
@@ -82,7 +84,11 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
     return {
         "request_id": facts.request_id,
         "route": facts.route,
+        "tenant": facts.tenant if facts.tenant != NOBODY else None,
+        "class": facts.klass if facts.klass != USUAL_CLASS else None,
         "method": method,
+        "class": facts.klass,
+        "tenant": facts.tenant if facts.tenant != NOBODY else None,
         "status": facts.status or None,
         "outcome": facts.kind,
         "reason": facts.reason,
@@ -93,6 +99,7 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
         "key_id": last.key_id if last else None,
         "attempts": len(facts.attempts),
         "would": _would(facts) if facts.events else None,
+        "shared": _shared(facts) if facts.events else None,
         "queued_ms": round(facts.queued_seconds * 1000, 1),
         "first_byte_ms": _milliseconds(facts, facts.first_byte_at),
         "total_ms": _milliseconds(facts, facts.ended_at),
@@ -106,6 +113,11 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
 def _would(facts: Facts) -> list[str] | None:
     """Returns what enforcing would have done, each thing once."""
     return list(dict.fromkeys(str(e.would) for _, e in facts.events if isinstance(e, Observed))) or None
+
+
+def _shared(facts: Facts) -> str | None:
+    """Returns how the request got the answer of another one's call."""
+    return next((str(e.how) for _, e in facts.events if isinstance(e, Shared)), None)
 
 
 def _milliseconds(facts: Facts, at: float) -> float | None:

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent, Would
+from proxy.observer import (
+    BreakerChanged,
+    KeyChanged,
+    Observed,
+    PolicyLoaded,
+    PolicyRejected,
+    ProcessEvent,
+    Shared,
+    Sharing,
+    Would,
+)
 from proxy.outcome import OutcomeKind, Reason
 from proxy.runtime.log_line import RequestLog, chosen, level_of
 from tests.otel.ended import ARRIVED_AT, TRACE_ID, a_trace, an_attempt, an_exchange
@@ -33,6 +43,8 @@ def test_a_good_request(caplog: pytest.LogCaptureFixture) -> None:
         "request_id": "req-1",
         "route": "chat",
         "method": "POST",
+        "class": "P1",
+        "tenant": None,
         "status": 200,
         "outcome": "ok",
         "reason": None,
@@ -43,6 +55,7 @@ def test_a_good_request(caplog: pytest.LogCaptureFixture) -> None:
         "key_id": "a1",
         "attempts": 1,
         "would": None,
+        "shared": None,
         "queued_ms": 42.1,
         "first_byte_ms": 350.0,
         "total_ms": 625.0,
@@ -68,11 +81,24 @@ def test_a_refusal_has_no_provider_and_no_times_it_never_reached(caplog: pytest.
     assert all(found[name] is None for name in ("provider", "tier", "key_id", "first_byte_ms", "trace_id"))
 
 
+def test_who_asked_is_named_and_how_urgent_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    RequestLog().ended(an_exchange(tenant="batch-7", klass="P2", kind=K.REFUSED, reason=Reason.TENANT_LIMIT))
+    found = fields(caplog)
+    assert (found["tenant"], found["class"]) == ("batch-7", "P2")
+
+
 def test_the_last_attempt_is_the_one_that_is_named(caplog: pytest.LogCaptureFixture) -> None:
     last = an_attempt(2, provider="beta", model="beta-chat", key_id="b1", kind=K.UPSTREAM_ERROR)
     RequestLog().ended(an_exchange(an_attempt(), last, provider="", kind=K.UPSTREAM_ERROR, status=503))
     found = fields(caplog)
     assert (found["provider"], found["model"], found["key_id"]) == ("beta", "beta-chat", "b1")
+
+
+def test_it_tells_who_asked_in_which_class_and_whose_call_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    events = [(ARRIVED_AT, Shared(how=Sharing.JOINED))]
+    RequestLog().ended(an_exchange(events=events, tenant="batch-7", klass="P2"))
+    found = fields(caplog)
+    assert (found["class"], found["tenant"], found["shared"], found["attempts"]) == ("P2", "batch-7", "joined", 0)
 
 
 def test_what_would_have_been_done_is_named_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -51,7 +51,9 @@ def tenants(reload: Reload) -> Section | None:
     elif new is not None:
         findings.value("tenants", NONE, _sources(new.sources), note=REQUEST)
         _compare_caps(findings, TenantsSettings(), new)
-        findings.effect("every tenant begins with full caps; requests in flight at the reload are not counted in them")
+        findings.effect(
+            "every tenant begins with one request's worth; requests in flight at the reload are not counted"
+        )
     elif old is not None:
         findings.value("tenants", _sources(old.sources), NONE, note=REQUEST)
         findings.warn("no tenant is held back any more, and none has a class of its own")

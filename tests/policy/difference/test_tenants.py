@@ -21,7 +21,9 @@ def test_tenants_that_are_new_begin_with_full_caps() -> None:
         "default.class": ("none", "P1"),
         '"b-*"': ("none", "rps 3, concurrency 2, class P1"),
     }
-    assert "every tenant begins with full caps; requests in flight at the reload are not counted" in told(found)
+    assert "every tenant begins with one request's worth; requests in flight at the reload are not counted" in told(
+        found
+    )
 
 
 def test_tenants_that_go_are_put_aside() -> None:
