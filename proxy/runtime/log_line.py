@@ -11,7 +11,6 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from proxy.decisions.callers import NOBODY
-from proxy.decisions.callers import NOBODY
 from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent, Shared
 from proxy.outcome import BLAME, Blame, OutcomeKind
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 _SUCCESSES: Final = frozenset({OutcomeKind.OK, OutcomeKind.ANSWERED})
 _LOW_64: Final = (1 << 64) - 1
-USUAL_CLASS: Final = "P1"
+
 
 DIGEST_CHARACTERS = 12
 PARKED_CURE = "the provider rejects it; put another secret into its file, or restart with another variable"
@@ -84,8 +83,6 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
     return {
         "request_id": facts.request_id,
         "route": facts.route,
-        "tenant": facts.tenant if facts.tenant != NOBODY else None,
-        "class": facts.klass if facts.klass != USUAL_CLASS else None,
         "method": method,
         "class": facts.klass,
         "tenant": facts.tenant if facts.tenant != NOBODY else None,

@@ -81,12 +81,6 @@ def test_a_refusal_has_no_provider_and_no_times_it_never_reached(caplog: pytest.
     assert all(found[name] is None for name in ("provider", "tier", "key_id", "first_byte_ms", "trace_id"))
 
 
-def test_who_asked_is_named_and_how_urgent_it_was(caplog: pytest.LogCaptureFixture) -> None:
-    RequestLog().ended(an_exchange(tenant="batch-7", klass="P2", kind=K.REFUSED, reason=Reason.TENANT_LIMIT))
-    found = fields(caplog)
-    assert (found["tenant"], found["class"]) == ("batch-7", "P2")
-
-
 def test_the_last_attempt_is_the_one_that_is_named(caplog: pytest.LogCaptureFixture) -> None:
     last = an_attempt(2, provider="beta", model="beta-chat", key_id="b1", kind=K.UPSTREAM_ERROR)
     RequestLog().ended(an_exchange(an_attempt(), last, provider="", kind=K.UPSTREAM_ERROR, status=503))
