@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from proxy.exchange import Usage
+from proxy.exchange import CancelCause, Usage
 from proxy.observer import Retried
 from proxy.outcome import OutcomeKind, Reason, refused
 from proxy.stages.recording import LARGEST_KEPT
