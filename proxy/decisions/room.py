@@ -26,12 +26,12 @@ class QueueSettings:
 class Room:
     """How many wait and run at a provider, and the bounds; `observes`: nobody waits for a place in it.
 
-    `pressing` counts the waiters of P0 and P1, `running` all permits that are out.
+    `pressing` counts the waiters of P0 and P1.
     """
 
     __slots__ = (
-        "_bodies", "_busy", "_busy_until", "_classes", "_idle_below", "max_bytes", "max_waiters", "name", "observes",
-        "pressing", "running", "waiting",
+        "_bodies", "_classes", "_ended_at", "_idle_below", "_running", "max_bytes", "max_waiters", "name", "observes",
+        "pressing", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -41,9 +41,8 @@ class Room:
         self._bodies = [0] * CLASSES
         self.max_waiters = self.max_bytes = 0
         self.observes = False
-        self.running = 0
-        self._busy = 0
-        self._busy_until = -inf
+        self._running = [0] * CLASSES
+        self._ended_at = [-inf] * CLASSES
         self._idle_below = 0.0
 
     def reconfigure(
@@ -81,30 +80,36 @@ class Room:
         self._bodies[klass] -= body_bytes
         self.pressing -= klass < LOWEST
 
+    @property
+    def running(self) -> int:
+        """How many permits are out."""
+        return sum(self._running)
+
     def starts(self, klass: int) -> None:
         """A call of this class runs."""
-        self.running += 1
-        if klass < LOWEST:
-            self._busy += 1
+        self._running[klass] += 1
 
     def ends(self, klass: int, now: float) -> None:
         """A call of this class runs no more."""
-        self.running -= 1
-        if klass < LOWEST:
-            self._busy -= 1
-            self._busy_until = now + IDLE_AFTER_SECONDS
+        self._running[klass] -= 1
+        self._ended_at[klass] = now
 
     def idle(self, now: float) -> bool:
         """Whether a P2 may run: nobody of P0 or P1 waits, and none ran lately or few permits are in use."""
         if self.pressing:
             return False
-        return self.running < self._idle_below or (not self._busy and now >= self._busy_until)
+        return self.running < self._idle_below or now >= self._quiet_at()
 
     def idle_at(self, now: float) -> float:
         """Returns when time alone lets a P2 run; endless while a P0 or P1 waits or runs."""
         if self.idle(now):
             return now
-        return inf if self.pressing or self._busy else self._busy_until
+        return inf if self.pressing else self._quiet_at()
+
+    def _quiet_at(self) -> float:
+        """Returns when no P0 or P1 has run lately; endless while one runs."""
+        busy = any(self._running[:LOWEST])
+        return inf if busy else max(self._ended_at[:LOWEST]) + IDLE_AFTER_SECONDS
 
     def __repr__(self) -> str:
         return f"<Room {self.name} {self.waiting}/{self.max_waiters} waiting>"
