@@ -28,7 +28,7 @@ from proxy.policy.snapshot import TelemetrySnapshot
 Mode = Literal["enforce", "observe"]
 ClassName = Literal["P0", "P1", "P2"]
 MODE = (
-    "observe: what shares and breakers would refuse or let wait goes at once, and is only reported; the most lenient "
+    "observe: what limits and breakers would refuse or let wait goes at once, and is only reported; the most lenient "
     "of the policy's, the provider's and the route's mode holds"
 )
 _CLASSES = ClassSettings()
