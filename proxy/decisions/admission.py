@@ -75,12 +75,12 @@ class Admission:
         standing = self._standing
         if standing.waiting:
             # A key may have rested enough, a bucket have filled, or a provider be idle, since the last tick.
-            self.pump(now, (line.room, *_timed(line)))
+            self.pump(now, (line.room, *line.timed))
         before = line.queue_before(ask.klass) if standing.waiting else None
         if before is not None and before.shortage is not None:
             lack, shortage = before.lack, before.shortage
         else:
-            missing = self._stands_behind(line, ask.klass, now) if standing.waiting else None
+            missing = self._stands_behind(line, (ask.klass, inf), now) if standing.waiting else None
             taken = missing or self._take(line, ask.klass, ask.tokens, ask.tried, now)
             if isinstance(taken, Permit):
                 return taken
@@ -90,7 +90,9 @@ class Admission:
             return refusal
         waiter = standing.join(line, ask, lack, shortage, now)
         self._set_alarm(waiter, waiter.lack, now)
-        self._at(standing.next_at, now)
+        first = shortage.first()
+        if first is not None and first.needs_quota and not _blocks(first, now):
+            self._at(now, now)  # it may need so little that it may pass
         return waiter
 
     def returned(self, permit: Permit, now: float) -> None:
@@ -115,15 +117,8 @@ class Admission:
         `things` are all that may have come back; without them anything may have changed, the policy too.
         """
         standing = self._standing
-        if things is None:
-            self._serve_all([standing.everybody(now)], now)
-            things = standing.all_lacked()
-        self._serve_all(standing.lacked(things), now)
-
-    def _serve_all(self, shortages: Iterable[Shortage[Queue]], now: float) -> None:
-        """Looks at all who stand in these shortages, in their order, and at P2 where that makes a provider idle."""
         turns: list[_Turn] = []
-        for shortage in shortages:
+        for shortage in [standing.everybody(now)] if things is None else standing.lacked(things):
             self._has_turn(shortage, turns, now)
         while turns:
             shortage = heapq.heappop(turns)[-1]
@@ -133,8 +128,8 @@ class Admission:
             stays = not self._serve(queue, now) and queue.shortage is shortage
             if not stays or self._pass_by(shortage, queue, now):
                 self._has_turn(shortage, turns, now)
-            for eased in self._standing.eased():
-                self._has_turn(eased, turns, now)
+            for other in standing.to_look_at():
+                self._has_turn(other, turns, now)
 
     def _has_turn(self, shortage: Shortage[Queue], turns: list[_Turn], now: float) -> None:
         """Lets a shortage take its turn, unless nobody in it could go for certain."""
@@ -186,7 +181,7 @@ class Admission:
             permit, waiter.permit, waiter.refusal = waiter.permit, None, refusal
             if permit is not None:
                 permit.give_back(now)
-        self.pump(now, (line.room, *_timed(line)))
+        self.pump(now, (line.room, *line.timed))
 
     def goes_on(self, waiter: Waiter) -> None:
         """The waiter's task runs again: what was handed to it is in use from now on."""
@@ -208,26 +203,28 @@ class Admission:
     def _serve(self, queue: Queue, now: float) -> bool:
         """Decides about the next waiter of a queue; False when it stays."""
         waiter = queue.waiters.next
-        taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
-        if isinstance(taken, Permit):
-            self._hand(waiter, taken)
+        missing = self._try(queue, waiter, now)
+        if missing is None:
             return True
-        lack, thing = taken
-        refusal = never(queue.line, lack, waiter.tokens)
+        refusal = never(queue.line, missing[0], waiter.tokens)
         if refusal is not None:
             self._refuse(waiter, refusal)
             return True
-        self._standing.lacks(queue, lack, self._standing.shortage(thing), now)
-        self._set_alarm(waiter, lack, now)
+        self._lacks(queue, missing, now)
         return False
+
+    def _lacks(self, queue: Queue, missing: Missing, now: float) -> None:
+        """Notes what the next waiter of a queue was found to lack."""
+        lack, thing = missing
+        self._standing.lacks(queue, lack, self._standing.shortage(thing), now)
+        self._set_alarm(queue.waiters.next, lack, now)
 
     def _pass_by(self, shortage: Shortage[Queue], stuck: Queue, now: float) -> bool:
         """Lets one go of those who need less of a thing than its first, or for whom another part of it is kept."""
         if not shortage.divisible:
             return False
-        smaller, first = not isinstance(shortage.thing, Places), stuck.waiters.next
-        until, soonest = first.lack_since + PASSING_SECONDS, inf
-        if smaller and now > until:
+        smaller, first, soonest = not isinstance(shortage.thing, Places), stuck.waiters.next, inf
+        if smaller and _blocks(stuck, now):
             return False
         for queue in shortage.in_order():
             if not smaller and queue.groups == stuck.groups:
@@ -235,27 +232,37 @@ class Admission:
             for waiter in queue.waiters.in_turn(MOST_PASSING if smaller else 1):
                 if smaller and waiter.tokens >= first.tokens:
                     continue
-                taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
-                if isinstance(taken, Permit):
-                    self._hand(waiter, taken)
+                missing = self._try(queue, waiter, now)
+                if missing is None:
                     return True
                 if smaller:
-                    soonest = min(soonest, back_at(queue.line, taken[0], waiter.klass, waiter.tokens, now))
-        if soonest <= until:
-            self._at(soonest, now)
+                    soonest = min(soonest, back_at(queue.line, missing[0], waiter.klass, waiter.tokens, now))
+                elif missing[1] is not shortage.thing:
+                    self._lacks(queue, missing, now)
+        self._at(soonest, now)
         return False
 
-    def _stands_behind(self, line: Line, klass: int, now: float) -> Missing | None:
-        """Returns what a newcomer may not take although it might fit, because others of its class wait for more of it.
+    def _try(self, queue: Queue, waiter: Waiter, now: float) -> Missing | None:
+        """Lets a waiter of this queue go, or says what is missing."""
+        behind_next = 0.5 * (waiter is not queue.waiters.next)
+        missing = self._stands_behind(queue.line, (queue.klass, queue.first + behind_next), now)
+        if missing is not None:
+            return missing
+        taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
+        if not isinstance(taken, Permit):
+            return taken
+        self._hand(waiter, taken)
+        return None
 
-        A newcomer that needs less is let pass by the next `pump`, as long as they may be passed.
+    def _stands_behind(self, line: Line, place: tuple[int, float], now: float) -> Missing | None:
+        """Returns what may not be taken although it might fit: those before this place have waited for more of it.
+
+        `place` is a class and an arrival. As long as they may be passed, `pump` lets go who needs less.
         """
-        for shortage in self._standing.lacked(_timed(line)):
-            first = shortage.first()
-            if first is None or first.klass > klass or first.lack is not Lack.QUOTA:
-                continue
-            if now - first.waiters.next.lack_since > PASSING_SECONDS:
-                return Lack.QUOTA, shortage.thing
+        for shortage in self._standing.lacked(line.timed):
+            for queue in shortage.members:
+                if _blocks(queue, now) and (queue.klass, queue.first) < place:
+                    return Lack.QUOTA, shortage.thing
         return None
 
     def _hand(self, waiter: Waiter, permit: Permit) -> None:
@@ -270,18 +277,18 @@ class Admission:
         waiter.wake()
 
     def _set_alarm(self, waiter: Waiter, lack: Lack, now: float) -> None:
-        """Asks to be looked at again when time alone may have brought back what is missing."""
-        self._at(back_at(waiter.line, lack, waiter.klass, waiter.tokens, now), now)
+        """Asks to be looked at again when time alone may have brought back what is missing, or somebody's is over."""
+        back = back_at(waiter.line, lack, waiter.klass, waiter.tokens, now)
+        self._at(min(back, self._standing.next_at), now)
 
     def _at(self, when: float, now: float) -> None:
         if when < inf:
             self.alarm(max(when, now))
 
 
-def _timed(line: Line) -> tuple[Thing, ...]:
-    """Returns what time alone brings back of what binds a line."""
-    ring = line.ring
-    return (*line.requests, *line.tokens) if ring is None else (*line.requests, *line.tokens, ring)
+def _blocks(queue: Queue, now: float) -> bool:
+    """Whether nobody behind it may take of the quota that it lacks: it was passed for long enough."""
+    return queue.needs_quota and now - queue.waiters.next.lack_since > PASSING_SECONDS
 
 
 def _nobody(when: float) -> None:

@@ -96,11 +96,11 @@ def quota_wait(line: Line, klass: int, tokens: float, now: float, *, before: Ite
 
 
 def back_at(line: Line, lack: Lack, klass: int, tokens: float, now: float) -> float:
-    """Returns when time alone may have brought back what is missing; endless when it does not."""
+    """Returns when time alone may have brought back what is missing; endless when it does not, or has done so."""
     if lack is Lack.IDLE:
         return line.room.idle_at(now)
     if lack in TIMED:
-        return now + quota_wait(line, klass, tokens, now)
+        return now + (quota_wait(line, klass, tokens, now) or inf)
     return inf if line.ring is None else line.ring.more_at(now, tokens, urgent=klass == 0)
 
 

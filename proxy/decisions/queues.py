@@ -17,7 +17,7 @@ from proxy.decisions.permits import Permit
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.quota import Bucket
 from proxy.decisions.room import CLASSES, LOWEST, Room
-from proxy.decisions.shortage import Shortage
+from proxy.decisions.shortage import Shortage, Thing
 from proxy.outcome import Reason
 
 TIMED = frozenset({Lack.KEY, Lack.QUOTA})
@@ -61,6 +61,14 @@ class Queue:
         """Whose reserves its calls may use."""
         return self.line.groups[self.klass]
 
+    @property
+    def needs_quota(self) -> bool:
+        """Whether tokens would let its next waiter go: a bucket's, or a key's while others have no place."""
+        shortage = self.shortage
+        return self.lack is Lack.QUOTA or (
+            self.lack is Lack.PERMIT and shortage is not None and isinstance(shortage.thing, KeyRing)
+        )
+
     def going(self, rounds: int) -> int:
         """How many of its waiters all its limits would let go while each place is used so many times."""
         return min([len(self.waiters), *(rounds * places.size for places in self.line.limits)])
@@ -97,8 +105,7 @@ class Line:
         self.ring: KeyRing | None = None
         self.requests: tuple[Bucket, ...] = ()
         self.tokens: tuple[Bucket, ...] = ()
-        own = frozenset(lanes)
-        self.groups = (own | {URGENT}, own, own)
+        self.groups = _groups(lanes)
         self.queues = tuple(Queue(self, klass) for klass in range(CLASSES))
         self.waiters = tuple(queue.waiters for queue in self.queues)
         self.handed: set[Waiter] = set()
@@ -126,9 +133,19 @@ class Line:
         self.requests = requests
         self.tokens = tokens
 
+    def serve(self, lanes: Collection[str]) -> None:
+        """Stands for other lanes, whose reserves its calls may use from now on."""
+        self.groups = _groups(lanes)
+
     def bind(self, limits: tuple[Places, ...]) -> None:
         """Takes other limits; keys and quotas stay."""
         self.limits = limits
+
+    @property
+    def timed(self) -> tuple[Thing, ...]:
+        """What time alone brings back of what binds it."""
+        quotas = (*self.requests, *self.tokens)
+        return quotas if self.ring is None else (*quotas, self.ring)
 
     def queue_before(self, klass: int) -> Queue | None:
         """Returns the queue behind which a newcomer of this class stands, its own if possible; None: it is first."""
@@ -215,6 +232,12 @@ class Ask:
     tokens: float = 0.0
     tenant: str = ""
     promote_after: float = inf
+
+
+def _groups(lanes: Collection[str]) -> tuple[frozenset[str], ...]:
+    """Returns by class whose reserves the calls in these lanes may use."""
+    own = frozenset(lanes)
+    return own | {URGENT}, own, own
 
 
 def _nobody() -> None:

@@ -9,21 +9,21 @@ from proxy.decisions.forecast import why_late
 from proxy.decisions.keys import Lack
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Ask, Line, Queue, Refusal, Waiter
-from proxy.decisions.room import LOWEST, Room
+from proxy.decisions.room import LOWEST
 from proxy.decisions.shortage import Shortage, Thing
 
 
 class Standing:
     """Everybody who waits. `waiting` is their number."""
 
-    __slots__ = ("_due_at", "_eased", "_lines", "_promote_at", "_sequence", "_shortages", "waiting")
+    __slots__ = ("_due_at", "_lines", "_promote_at", "_sequence", "_shortages", "_to_look_at", "waiting")
 
     def __init__(self) -> None:
         self._lines: dict[Line, None] = {}
         self._shortages: dict[Thing, Shortage[Queue]] = {}
         self._sequence = 0
         self._due_at = self._promote_at = inf
-        self._eased: list[Room] = []
+        self._to_look_at: list[Shortage[Queue]] = []
         self.waiting = 0
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ class Standing:
         queue.waiters.remove(waiter, served=served)
         line.room.leaves(waiter.klass, waiter.bytes)
         if waiter.klass < LOWEST and not line.room.pressing:
-            self._eased.append(line.room)
+            self._to_look_at += self.lacked([line.room])
         self.waiting -= 1
         if not queue.waiters:
             queue.stand_in(None)
@@ -57,6 +57,8 @@ class Standing:
 
     def lacks(self, queue: Queue, lack: Lack, shortage: Shortage[Queue], now: float) -> None:
         """Notes what everybody in the queue lacks now: it decides which of their clocks runs."""
+        if shortage is not queue.shortage and shortage.divisible:
+            self._to_look_at.append(shortage)
         queue.stand_in(shortage)
         if lack is queue.lack:
             return
@@ -110,12 +112,16 @@ class Standing:
         """Returns all things that are or were lacked."""
         return list(self._shortages)
 
-    def eased(self) -> list[Shortage[Queue]]:
-        """Returns those who wait for idle capacity where nobody of a higher class waits any more since the last ask."""
-        if not self._eased:
+    def to_look_at(self) -> list[Shortage[Queue]]:
+        """Returns, once, in which shortages somebody may go though nothing has come back.
+
+        They have a new member, and what is too little for it may do for those behind it; or nobody of a higher class
+        waits any more at their provider.
+        """
+        if not self._to_look_at:
             return []
-        rooms, self._eased = self._eased, []
-        return self.lacked(rooms)
+        found, self._to_look_at = self._to_look_at, []
+        return found
 
     def everybody(self, now: float) -> Shortage[Queue]:
         """Returns all queues as if they lacked one thing that there is plenty of; forgets shortages of the past."""
