@@ -15,6 +15,7 @@ from proxy.decisions.lanes import LaneSettings, lane_of
 from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
+from proxy.decisions.quota import Bucket
 from proxy.dialects.demand import Demand, demand_of
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
@@ -109,8 +110,8 @@ class Adapting:
 def take_hints(permit: Permit, exchange: Exchange, now: float, *, instances: int) -> None:
     """Takes the provider's word for what is left of the key: a ceiling for the bucket that it is about.
 
-    That is the narrowest that the policy has: the model's, else the key's, else the provider's where there is but one
-    key.
+    It corrects a policy that promises too much; it does not count what has gone out since. A refusal that this lets
+    through rests the key, and another one is asked.
     """
     attempt, key, line = exchange.attempt, permit.key, permit.line
     if attempt is None or attempt.rates is None or key is None:
@@ -123,8 +124,16 @@ def take_hints(permit: Permit, exchange: Exchange, now: float, *, instances: int
         (left.requests(now), key.requests, line.requests),
         (left.tokens(now), key.tokens, line.tokens),
     ):
-        if amount is None:
-            continue
-        narrow = shared[-1:] if len(shared) > 1 else own or (shared if alone else ())
-        for bucket in narrow:
+        if amount is not None and (bucket := _told_of(own, shared, alone=alone)) is not None:
             bucket.hint(amount, now)
+
+
+def _told_of(own: tuple[Bucket, ...], shared: tuple[Bucket, ...], *, alone: bool) -> Bucket | None:
+    """Returns the bucket that a head of one key and one model speaks of, the narrowest; None where there is none.
+
+    Of the `shared` ones the last is the model's, where it has one. What all keys have together no single one tells.
+    """
+    if not alone and len(shared) > 1:
+        return None
+    narrow = shared if alone and (len(shared) > 1 or not own) else own
+    return narrow[-1] if narrow else None
