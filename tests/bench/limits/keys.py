@@ -1,8 +1,9 @@
 """Keys: how much more twenty keys carry than one, and how often a provider must refuse.
 
 Each key has 600 requests and 250,000 tokens a minute, and can use ten seconds of that at once; tokens count when a
-call comes, with all that it may generate, as OpenAI counts them. Both sides have the same policy but for the keys:
-the limits of a key, all else as it is unless it is said. Callers never stop, and wait in the proxy.
+call comes, with all that it may generate, as OpenAI counts them. Both sides have the same policy but for the keys: the
+limits of each, how the provider counts, and else the defaults, so a headroom of 80 % on both. Callers never stop, and
+wait in the proxy.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ providers:
   alpha:
     base_url: {url}/v1
     keys: [{keys}]
-    limits: {{concurrency: 100}}
+    limits: {{concurrency: 100, count: {{unused_output: 1}}}}
     queue: {{max: 1000}}
     timeouts: {{queue: 60s, quota_wait: 60s}}
 telemetry: {{log_successes: 0.01}}
