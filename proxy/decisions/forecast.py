@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import NamedTuple
 
 from proxy.decisions.keys import KeyRing, Lack
 from proxy.decisions.queues import TIMED, Ask, Line, Queue, Refusal, Waiter
@@ -23,6 +24,14 @@ TOO_LARGE = (
 NONE_ALLOWED = "The policy allows no requests or no tokens here."
 
 
+class Place(NamedTuple):
+    """Where in a line a newcomer would stand, and what it would use."""
+
+    klass: int
+    tenant: str
+    tokens: float
+
+
 def unusable() -> Refusal:
     """No key can ever be used by waiting."""
     return Refusal(reason=Reason.KEYS_UNUSABLE, retry_after=None)
@@ -34,7 +43,7 @@ def in_vain(line: Line, ask: Ask, lack: Lack, shortage: Shortage[Queue], now: fl
         return unusable()
     left = ask.deadline_at - now
     waits = ask.limits.quota_wait if lack in TIMED else ask.limits.queue + ask.limits.quota_wait
-    rests, wait = _rest(line, now), _quota(line, ask, now)
+    rests, wait = _rest(line, now), _quota(line, ask, shortage, now)
     refusal = _too_late(rests, wait, seconds=max(min(waits, left), 0.0))
     if refusal is not None:
         return refusal
@@ -77,7 +86,9 @@ def why_late(queue: Queue, waiter: Waiter, now: float) -> Refusal:
     assert queue.shortage is not None
     if queue.lack in TIMED:
         rests = _rest(line, now) if queue.lack is Lack.KEY else 0.0
-        after = quota_wait(line, queue.klass, waiter.tokens, now) or SHORTEST_RETRY_AFTER
+        # Whoever comes again stands behind those who stay.
+        after = _behind(line, Place(queue.klass, waiter.tenant, waiter.tokens), queue.shortage, now)
+        after = after or SHORTEST_RETRY_AFTER
         if rests > 0:
             return Refusal(reason=Reason.KEYS_RESTING, retry_after=after if after < inf else rests)
         return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=after if after < inf else None)
@@ -109,14 +120,31 @@ def _rest(line: Line, now: float) -> float:
     return (line.ring.usable_at(now) or now) - now if line.ring is not None else 0.0
 
 
-def _quota(line: Line, ask: Ask, now: float) -> float:
+def _quota(line: Line, ask: Ask, shortage: Shortage[Queue], now: float) -> float:
     """Returns the seconds until a newcomer has quota and a rested key; 0 where nothing is metered."""
     ring = line.ring
     if line.observes:
         return 0.0
     if not line.requests and not line.tokens and (ring is None or not any(key.metered for key in ring.keys)):
         return 0.0
-    return quota_wait(line, ask.klass, ask.tokens, now, before=_before(line, ask))
+    return _behind(line, Place(ask.klass, ask.tenant, ask.tokens), shortage, now)
+
+
+def _behind(line: Line, place: Place, shortage: Shortage[Queue], now: float) -> float:
+    """Returns the seconds until whoever comes now has quota and a rested key, after all who stand before and stay."""
+    klass, _, tokens = place
+    before = [waiter for waiter in _before(line, place) if waiter.expires_at > now]
+    wait = quota_wait(line, klass, tokens, now, before=before)
+    bucket = shortage.thing
+    if not isinstance(bucket, Bucket):
+        return wait
+    others = [queue.waiters for queue in shortage.members if queue.line is not line and queue.klass <= klass]
+    before += [waiter for waiters in others for waiter in waiters if waiter.expires_at > now]
+    if bucket in line.tokens:
+        return max(wait, _after(bucket, tokens, sum(w.tokens for w in before), now, urgent=klass == 0))
+    if bucket in line.requests:
+        return max(wait, _after(bucket, 1.0, float(len(before)), now, urgent=klass == 0))
+    return wait
 
 
 def _too_late(rests: float, wait: float, *, seconds: float) -> Refusal | None:
@@ -130,11 +158,11 @@ def _too_late(rests: float, wait: float, *, seconds: float) -> Refusal | None:
     return Refusal(reason=Reason.QUOTA_EXHAUSTED, retry_after=wait)
 
 
-def _before(line: Line, ask: Ask) -> Iterable[Waiter]:
+def _before(line: Line, place: Place) -> Iterable[Waiter]:
     """Yields who goes before a newcomer of this line: higher classes, and what is fair of its own."""
-    for klass in range(ask.klass):
+    for klass in range(place.klass):
         yield from line.queues[klass].waiters
-    yield from line.queues[ask.klass].waiters.before(ask.tenant, ask.tokens or 1.0)
+    yield from line.queues[place.klass].waiters.before(place.tenant, place.tokens or 1.0)
 
 
 def _after(bucket: Bucket, amount: float, ahead: float, now: float, *, urgent: bool) -> float:

@@ -197,6 +197,10 @@ class KeyRing:
         """Whether a key that this request has not tried could be used now."""
         return any(key.id not in tried and key.usable and key.rests_until <= now for key in self.keys)
 
+    def has_place(self, groups: Collection[str]) -> bool:
+        """Whether tokens would let a call of these groups go: some key that counts them has a place for it."""
+        return any(key.metered and key.usable and (key.places is None or key.places.free(groups)) for key in self.keys)
+
     def usable_at(self, now: float) -> float | None:
         """Returns when the first key has rested enough; None when none ever can be used by waiting."""
         times = [max(key.rests_until, now) for key in self.keys if key.usable]
@@ -217,8 +221,9 @@ class KeyRing:
         return min((when for when in times if when > now), default=inf)
 
     def never(self, tokens: float) -> bool:
-        """Whether no key can ever carry so many tokens."""
-        return bool(self.keys) and all(any(bucket.never(tokens) for bucket in key.tokens) for key in self.keys)
+        """Whether no key that waiting may bring back can ever carry so many tokens."""
+        keys = [key for key in self.keys if key.usable]
+        return bool(keys) and all(any(bucket.never(tokens) for bucket in key.tokens) for key in keys)
 
     def part(self, now: float) -> float:
         """Returns how much (0-1) is left of the key of which the most is left; 0 when none can be used now."""
