@@ -92,7 +92,7 @@ class RetryStage:
     ) -> Again | Enough:
         now = self._clock.now()
         ring = self._ring
-        if outcome.maybe_executed and not exchange.repeatable and not self._may_repeat(exchange, now):
+        if outcome.maybe_executed and not self._may_repeat(exchange, now):
             return Enough()
         situation = Situation(
             calls=calls,
@@ -116,8 +116,8 @@ class RetryStage:
         return again
 
     def _may_repeat(self, exchange: Exchange, now: float) -> bool:
-        """Whether what may have been executed, and is not repeatable, may be sent again all the same."""
-        return False
+        """Whether what may have been executed may be sent again."""
+        return exchange.repeatable
 
     def _may_choose(self, choices: int) -> bool:
         """Whether another key may answer what this one cannot."""
@@ -182,13 +182,19 @@ class DeduplicatedRetryStage(RetryStage):
     __slots__ = ()
 
     def _may_repeat(self, exchange: Exchange, now: float) -> bool:
-        """With its key, and the credential of the account that may have executed it."""
+        """With its key, and the credential of the account that may have executed it.
+
+        What is repeatable goes to that account, too, where it can; else it is executed a second time.
+        """
         ring, attempt = self._ring, exchange.attempt
         if exchange.idempotency_key is None:
-            return False
+            return exchange.repeatable
         if ring is None or attempt is None:
             return True
         others = {key.id for key in ring.keys if key.id != attempt.key_id}
+        if exchange.repeatable:
+            exchange.tried_keys = others
+            return True
         if not ring.has_other(now, others):
             return False
         exchange.tried_keys = Pinned(others, only=attempt.key_id)

@@ -34,6 +34,7 @@ POLICY = {
         route("known-first", "known", "other", repeatable=False, retry={"attempts": 1}),
         route("slow", "slow", repeatable=False),
         route("accounts", "accounts", repeatable=False, retry={"attempts": 2, "base": "1s"}),
+        route("accounts-again", "accounts", retry={"attempts": 2, "base": "10ms"}),
     ],
 }
 ENV = SECRETS
@@ -159,3 +160,13 @@ async def test_an_account_that_is_full_by_the_time_of_the_retry_is_no_reason_to_
         gate.set()
     assert [(await other).status for other in others] == [200, 200]
     assert sum(request.header("x-once") is not None for request in lab["accounts"].seen) == 1
+
+
+async def test_what_may_be_executed_twice_is_sent_again_to_the_account_that_knows_it(lab: Lab) -> None:
+    for number in range(4):
+        lab["accounts"].script = in_turn(closes, says("hi"))
+        answer = await lab.chat("accounts-again", headers=key(f"known-{number}", ("x-sponson-trail", "1")))
+        trail = ",".join(answer.all("x-sponson-trail")).split(",")
+        first, second = (dict(part.split("=") for part in attempt.strip().split(";")) for attempt in trail)
+        assert (answer.status, first["reason"], second["reason"]) == (200, "disconnected", "ok")
+        assert first["key"] == second["key"]

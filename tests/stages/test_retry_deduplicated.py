@@ -89,6 +89,14 @@ async def test_the_account_that_may_have_executed_it_is_asked_again() -> None:
     assert used == ["a", "b", "b", "b"]
 
 
+async def test_what_may_be_executed_twice_goes_to_that_account_where_it_can() -> None:
+    used: list[str | None] = []
+    writes = Writes(taking(lost(), failed(503), answered(), used=used), keys="a b c")
+    writes.exchange.repeatable = True
+    assert (await writes.run()).kind is OutcomeKind.OK
+    assert used[:2] == ["a", "a"]
+
+
 async def test_no_other_account_is_asked_when_its_key_rests() -> None:
     used: list[str | None] = []
     writes = Writes(keys="a b c")
