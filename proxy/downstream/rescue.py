@@ -24,6 +24,7 @@ PHRASES: Final = {
     504: b"Gateway Timeout",
     508: b"Loop Detected",
 }
+TOO_MANY: Final = 429
 NO_RETRY: Final = (b"x-should-retry", b"false")
 NEVER_AGAIN: Final = frozenset({Reason.MAYBE_EXECUTED, Reason.IDEMPOTENCY_CONFLICT})
 """What is answered in the same way however often it comes; SDKs repeat a 409 or 504 unless they are told."""
@@ -84,9 +85,14 @@ def _local(exchange: Exchange, outcome: Outcome) -> None:
         headers.append((b"x-sponson-reason", reason.value.encode("ascii")))
     if outcome.retry_after is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(outcome.retry_after))))
-    if outcome.retries_spent or reason in NEVER_AGAIN:
+    if outcome.retries_spent or reason in NEVER_AGAIN or _no_wait_helps(outcome, status):
         headers.append(NO_RETRY)
     exchange.reply.start(status, PHRASES[status], lines_of(headers), length=len(body), body=body)
+
+
+def _no_wait_helps(outcome: Outcome, status: int) -> bool:
+    """Whether a limit of ours refuses this however late it comes again: it allows nothing, or less than this needs."""
+    return outcome.local and status == TOO_MANY and outcome.retry_after is None
 
 
 def _break(exchange: Exchange, outcome: Outcome) -> None:

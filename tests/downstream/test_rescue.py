@@ -48,6 +48,12 @@ def test_every_reason_has_its_status_its_header_and_a_body_in_the_caller_s_diale
     assert (document.get("type") == "error") is (dialect == "anthropic")
 
 
+@pytest.mark.parametrize("reason", [Reason.TENANT_LIMIT, Reason.QUOTA_EXHAUSTED])
+def test_a_limit_that_no_wait_cures_says_so_to_callers_that_retry(reason: Reason) -> None:
+    reply = rescued(an_exchange("openai"), refused(reason, detail="more than a minute's tokens"))
+    assert (reply.status, reply.header(b"retry-after"), reply.header(b"x-should-retry")) == (429, None, b"false")
+
+
 @pytest.mark.parametrize("kind", [kind for kind in OutcomeKind if kind in LOCAL_REASON])
 def test_every_failure_without_an_answer_has_a_reason_and_says_what_to_do(kind: OutcomeKind) -> None:
     reply = rescued(an_exchange(), Outcome(kind, detail="ServerDisconnectedError before the head"))
