@@ -6,7 +6,7 @@ by a keyed hash whose key does not outlive the process, so that no table tells w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -18,13 +18,23 @@ LONGEST_NAME: Final = 128
 """Longer names that begin alike are one."""
 CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 """Where callers put a credential, in the order in which one is looked for."""
+SECRET_HEADERS: Final = frozenset(CREDENTIALS) | {"cookie", "proxy-authorization"}
+"""What nobody may be called by, whatever a policy says."""
 FINGERPRINT_BYTES: Final = 8
 
 
-def name_of(fields: Fields, headers: Sequence[str | None], salt: bytes) -> str:
-    """Returns the first name that the request has: what a header says, or (None) its credential's fingerprint."""
+def name_of(
+    fields: Fields, headers: Sequence[str | None], salt: bytes, *, secret: Collection[str] = SECRET_HEADERS
+) -> str:
+    """Returns the first name that the request has: what a header says, or (None) its credential's fingerprint.
+
+    What `secret` headers say is a credential, too.
+    """
     for header in headers:
-        found = fingerprint(fields, salt) if header is None else said(fields, header)
+        if header is None or header in secret:
+            found = fingerprint(fields, salt, CREDENTIALS if header is None else (header,))
+        else:
+            found = said(fields, header)
         if found:
             return found
     return NOBODY
@@ -36,10 +46,14 @@ def said(fields: Fields, header: str) -> str:
     return value if value.isprintable() else ascii(value)[1:-1][:LONGEST_NAME]
 
 
-def fingerprint(fields: Fields, salt: bytes) -> str:
+def fingerprint(fields: Fields, salt: bytes, headers: Sequence[str] = CREDENTIALS) -> str:
     """Returns by what a caller's credential is known; "" where it brings none. The same in whichever header it is."""
     first = fields.shape.first
-    for header in CREDENTIALS:
-        if (at := first.get(header)) is not None and (secret := fields.lines[at].strip().rpartition(b" ")[2]):
+    for header in headers:
+        if (at := first.get(header)) is None:
+            continue
+        value = fields.lines[at].strip()
+        # A scheme stands before a credential; cookies are several.
+        if secret := value if header == "cookie" else value.rpartition(b" ")[2]:
             return "key-" + blake2b(secret, key=salt, digest_size=FINGERPRINT_BYTES).hexdigest()
     return ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.decisions.callers import name_of
+from proxy.decisions.callers import SECRET_HEADERS, name_of
 from proxy.decisions.caps import Caps
 from proxy.fields import Fields
 from proxy.observer import Would
@@ -45,9 +45,13 @@ class TenantSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSource:
-    """Where a caller's tenant stands: a header (lower case), or None for the fingerprint of its credential."""
+    """Where a caller's tenant stands: a header (lower case), or None for the fingerprint of its credential.
+
+    `secret`: what stands there is a credential, which is known by its fingerprint alone.
+    """
 
     header: str | None
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,7 @@ class Tenants:
         "_revision",
         "_rules",
         "_salt",
+        "_secret",
     )
 
     def __init__(self, salt: bytes, *, most: int = MOST_TENANTS) -> None:
@@ -110,6 +115,7 @@ class Tenants:
         self._revision = 0
         self._changed_at = 0.0
         self._headers: tuple[str | None, ...] = ()
+        self._secret: frozenset[str] = SECRET_HEADERS
         self._rules: tuple[tuple[re.Pattern[str], TenantSettings], ...] = ()
         self._default = TenantSettings()
         self._classed = False
@@ -125,6 +131,7 @@ class Tenants:
         self._revision += 1
         self._changed_at = now
         self._headers = tuple(source.header for source in settings.sources)
+        self._secret = SECRET_HEADERS.union(one.header for one in settings.sources if one.header and one.secret)
         self._rules = tuple((re.compile(fnmatch.translate(pattern)), rule) for pattern, rule in settings.overrides)
         self._default = settings.default
         rules = {settings.default, *(rule for _, rule in settings.overrides)}
@@ -133,7 +140,7 @@ class Tenants:
 
     def name_of(self, fields: Fields) -> str:
         """Returns who asks."""
-        return name_of(fields, self._headers, self._salt)
+        return name_of(fields, self._headers, self._salt, secret=self._secret)
 
     def class_of(self, name: str) -> str | None:
         """Returns the class that the policy gives a tenant, None where it gives none."""

@@ -5,6 +5,9 @@ Owns what belongs to the policy as a whole, its classes and its tenants.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from proxy.decisions.callers import SECRET_HEADERS
 from proxy.decisions.classes import ClassSettings
 from proxy.decisions.shares import FleetSettings
 from proxy.decisions.tenants import TenantSettings, TenantSource, TenantsSettings
@@ -18,14 +21,16 @@ from proxy.policy.tree import Node
 
 def build(policy: Policy, root: Node, *, digest: str, instance_index: int | None) -> PolicySnapshot:
     """Returns the snapshot of a policy without problems; `root` is the tree that it was validated from."""
+    providers = tuple(build_provider(root, name, one) for name, one in policy.providers.items())
+    secret = SECRET_HEADERS.union(provider.auth.header for provider in providers)
     return PolicySnapshot(
-        providers=tuple(build_provider(root, name, one) for name, one in policy.providers.items()),
+        providers=providers,
         routes=None if policy.routes is None else tuple(map(build_route, policy.routes)),
         observe=policy.mode == "observe",
         fleet=_fleet(policy.fleet, instance_index),
         concurrency=policy.limits.concurrency,
         classes=_classes(policy.classes),
-        tenants=None if policy.tenants is None else _tenants(policy.tenants),
+        tenants=None if policy.tenants is None else _tenants(policy.tenants, secret=secret),
         telemetry=TelemetrySnapshot(log_successes=policy.telemetry.log_successes),
         digest=digest,
     )
@@ -46,10 +51,11 @@ def _classes(classes: Classes) -> ClassSettings:
     )
 
 
-def _tenants(tenants: Tenants) -> TenantsSettings:
+def _tenants(tenants: Tenants, *, secret: Collection[str]) -> TenantsSettings:
     default = tenants.default or TenantLimits()
+    headers = [one.header.lower() if one.header else None for one in tenants.from_]
     return TenantsSettings(
-        sources=tuple(TenantSource(header=one.header.lower() if one.header else None) for one in tenants.from_),
+        sources=tuple(TenantSource(header=header, secret=header in secret) for header in headers),
         default=_caps(default),
         overrides=tuple((pattern, _caps(_over(default, one))) for pattern, one in tenants.overrides.items()),
         observe=tenants.mode == "observe",

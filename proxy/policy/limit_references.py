@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from proxy.decisions.callers import SECRET_HEADERS
 from proxy.policy.build_providers import PORTS
 from proxy.policy.problem import Problem, problem_at
 from proxy.policy.references import CREDENTIALS, OURS_TO_SET
@@ -86,8 +87,13 @@ def _key_headers(root: Node) -> Iterator[Problem]:
         if header is not None and several is not None:
             message = "expected either header or from, not both: the key is in one header, or made of several"
             yield problem_at(header.key_place, header.path, message)
-        names = ((one, text.lower()) for one in select(found, "from.[]") if (text := _text(one)) is not None)
+        names = [(one, text.lower()) for one in select(found, "from.[]") if (text := _text(one)) is not None]
         yield from _twice(names, "is listed twice; first at {}")
+        single = [(header, text.lower())] if header is not None and (text := _text(header)) is not None else []
+        for one, name in (*names, *single):
+            if name in OURS_TO_SET | SECRET_HEADERS:
+                message = "has a meaning of its own: expected a header that callers make for their keys"
+                yield problem_at(one.node.place, one.path, message)
 
 
 def _provider_header(root: Node) -> Iterator[Problem]:

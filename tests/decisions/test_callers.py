@@ -56,6 +56,18 @@ def test_a_credential_is_known_by_the_same_name_in_whichever_header_it_is() -> N
     assert name.startswith("key-")
 
 
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "proxy-authorization"])
+def test_nobody_is_called_by_a_credential_though_a_policy_names_its_header(header: str) -> None:
+    name = name_of(head((header, f"Bearer {SECRET}")), [header], SALT)
+    assert name == fingerprint(head(("authorization", f"Bearer {SECRET}")), SALT)
+
+
+def test_who_brings_other_cookies_is_another_caller() -> None:
+    one, other = (name_of(head(("cookie", f"session={who}; shared=1")), ["cookie"], SALT) for who in "ab")
+    assert one != other
+    assert one.startswith("key-")
+
+
 def test_a_fingerprint_tells_nothing_of_the_credential_and_is_another_in_another_process() -> None:
     one = head(("authorization", f"Bearer {SECRET}"))
     names = {fingerprint(one, SALT), fingerprint(one, SALT[::-1]), fingerprint(head(("x-api-key", "sk-2")), SALT)}

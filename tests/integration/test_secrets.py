@@ -16,9 +16,16 @@ from tests.otel.sink import Sink, collector
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OURS = ("sk-ours-one", "sk-ours-two", "from-the-policy-secret")
-CALLERS = ("sk-caller-bearer", "sk-caller-header", "sk-caller-query", "sk-caller-cookie", "sk-caller-body")
+CALLERS = (
+    *("sk-caller-bearer", "sk-caller-header", "sk-caller-query", "sk-caller-cookie", "sk-caller-body"),
+    *("sk-caller-account", "sk-caller-once"),
+)
 POLICY: dict[str, Any] = {
     "version": 1,
+    "tenants": {
+        "from": [{"header": "x-account"}, {"header": "authorization"}, {"credential": True}],
+        "default": {"concurrency": 100},
+    },
     "providers": {
         "keyed": {
             "keys": [{"id": "one", "env": "KEY_ONE"}, {"id": "two", "env": "KEY_TWO"}],
@@ -27,6 +34,7 @@ POLICY: dict[str, Any] = {
         },
         "open": {"breaker": {"consecutive": 1}},
         "next": {},
+        "own-name": {"auth": {"header": "X-Account"}},
     },
     "routes": [
         route("alone", "keyed", match={"path": "/alone/*"}, retry={"attempts": 1}),
@@ -85,7 +93,17 @@ async def everything_happens(scene: Scene) -> None:
     for _ in range(2):
         await scene.call(f"/open{chat}")
     await scene.call("/nowhere")
+    await repeated(scene)
     await malformed(scene)
+
+
+async def repeated(scene: Scene) -> None:
+    """Sends a request with a key, the same one again, and another one with that key."""
+    key = [("idempotency-key", "sk-caller-once"), ("x-account", "sk-caller-account")]
+    for body in (BODY, BODY, {**BODY, "n": 2}):
+        answer = await scene.lab.call("/next/v1/chat/completions", body, headers=[*HEADERS, *key])
+        scene.answers.append(answer)
+    assert [answer.status for answer in scene.answers[-3:]] == [200, 200, 409]
 
 
 async def malformed(scene: Scene) -> None:
@@ -142,3 +160,9 @@ async def test_provider_without_our_key_never_sees_it(scene: Scene) -> None:
 async def test_policy_page_names_keys_by_id_alone(scene: Scene) -> None:
     keys = (await scene.lab.proxy.status())["keys"]
     assert {row["id"] for row in keys} == {"one", "two"}
+
+
+async def test_status_tells_tenants_apart_by_fingerprints(scene: Scene) -> None:
+    tenants = {row["tenant"] for row in (await scene.lab.proxy.status())["tenants"]}
+    assert len(tenants) == 2
+    assert all(name.startswith("key-") for name in tenants)

@@ -104,3 +104,9 @@ def test_a_decrease_is_a_real_one(value: str, fine: bool) -> None:
         assert load(GOOD + f"    {below}\n").providers[0].adaptive
     else:
         assert "limits.adaptive.decrease: expected a number between 0 and 1" in provider_problems(below)[0]
+
+
+@pytest.mark.parametrize("written", ["{header: Authorization}", "{from: [x-job, cookie]}", "{header: content-length}"])
+def test_an_idempotency_key_is_no_credential_and_no_header_of_ours(written: str) -> None:
+    (line,) = route_problems(f"idempotency: {written}")
+    assert "has a meaning of its own: expected a header that callers make for their keys" in line
