@@ -131,7 +131,10 @@ class Admissions(RuleBasedStateMachine):
     def refused_for_a_reason(self, refusal: Refusal, line: Line, ask: Ask) -> None:
         usable = [key.rests_until for key in self.keys if not key.parked]
         left = ask.deadline_at - self.now
-        full = line.room.waiting >= line.room.max_waiters or line.room.bytes + ask.bytes > line.room.max_bytes
+        # Lower classes take no room from higher ones.
+        before = [g.ask for g in self.queue if g.line.room is line.room and g.ask.klass <= ask.klass]
+        full = len(before) >= line.room.max_waiters
+        full |= sum(one.bytes for one in before) + ask.bytes > line.room.max_bytes
         match refusal.reason:
             case Reason.KEYS_UNUSABLE:
                 assert line.ring is not None
