@@ -83,7 +83,7 @@ def _above(root: Node, provider: ProviderSnapshot) -> Iterator[Problem]:
         for name, limit in (("concurrency", one.concurrency), ("rpm", one.rpm), ("tpm", one.tpm)):
             most = own[name]
             if limit is not None and most is not None and limit > most:
-                message = f"{limit:g} is above the provider's {name} ({most:g}): that one binds before"
+                message = f"{limit:.10g} is above the provider's {name} ({most:.10g}): that one binds before"
                 yield from _here(root, (*path, name), message)
 
 

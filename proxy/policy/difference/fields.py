@@ -30,7 +30,7 @@ def plain(value: object) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return f"{value:g}"
+            return f"{value:.10g}"
         case tuple():
             return shortened(", ".join(map(plain, value)))
         case _:

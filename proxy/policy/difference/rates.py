@@ -66,9 +66,9 @@ def _rate(findings: Findings, pair: tuple[Grant, Grant], name: str, *, units: st
     if new is None:
         findings.warn(f"nothing bounds the {units} in a minute any more: who waits for them goes at once")
         return
-    written = NONE if old is None else f"{old:g}"
+    written = NONE if old is None else f"{old:.10g}"
     note = f"{When.DECISION}; {pair[1].arithmetic(name)}"
-    findings.value(f"{name} of an instance", written, f"{new:g}", note=note)
+    findings.value(f"{name} of an instance", written, f"{new:.10g}", note=note)
     if new == 0:
         findings.warn(f"{name} of 0: no call of {units.partition(' of ')[2]} may go")
     elif old is None:

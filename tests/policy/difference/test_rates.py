@@ -84,3 +84,8 @@ def test_keys_and_models_that_come_with_a_rate() -> None:
     assert says(section(found, "key a/k"))["rpm of an instance"] == ("none", "24")
     found = difference(changed("    models: {m: {limits: {tpm: 5000}}}\n", ""), POLICY)
     assert says(section(found, "model a/m"))["tpm of an instance"] == ("none", "400")
+
+
+def test_large_rates_are_written_out() -> None:
+    found = section(difference(POLICY, changed("tpm: 100000", "tpm: 40000001")), "provider a")
+    assert says(found) == {"limits.tpm": ("100000", "40000001"), "tpm of an instance": ("8000", "3200000.08")}
