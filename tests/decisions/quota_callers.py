@@ -46,8 +46,7 @@ class Callers(World):
             self.standing.append(guest)
         else:
             self.counts[answer.reason] += 1
-            too_large = any(ask.tokens > self.ledgers[bucket].most for bucket in line.tokens if bucket.capacity)
-            assert (answer.reason is Reason.CONTEXT_TOO_LONG) is too_large
+            assert (answer.reason is Reason.CONTEXT_TOO_LONG) is self.too_large(line, ask.tokens)
         self.ring_alarms(self.now)
 
     def woken(self, guest: Guest) -> None:
@@ -193,6 +192,7 @@ class Callers(World):
         self.check_places()
         self.check_counters()
         self.check_waiters()
+        self.check_passing()
         for guest in self.standing:
             assert guest.woken == (guest not in self.waiting)
         assert self.admission.out == set(self.out)
@@ -228,8 +228,17 @@ class Callers(World):
             assert self.now - guest.since < waiter.limits.queue + waiter.limits.quota_wait + MOMENT
             assert queue.shortage is not None
             assert queue in queue.shortage.members
-            if queue.waiters.next is waiter or self.may_pass(guest):
+            if queue.waiters.next is waiter:
                 assert not self.could_go(waiter) or self.stands_behind(guest), f"{waiter} could go"
+
+    def check_passing(self) -> None:
+        """Nor does anybody who may pass: the place that it lacked may have come back, which the next tick notes."""
+        if any(self.could_pass(guest) for guest in self.waiting):
+            self.admission.tick(self.now)
+            assert not any(self.could_pass(guest) for guest in self.waiting)
+
+    def could_pass(self, guest: Guest) -> bool:
+        return self.may_pass(guest) and self.could_go(guest.waiter) and not self.stands_behind(guest)
 
     def may_pass(self, guest: Guest) -> bool:
         """Whether it is one of the first who need fewer tokens than the first of those who lack them."""

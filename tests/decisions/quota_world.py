@@ -183,6 +183,14 @@ class World:
         needs = [(bucket, 1.0) for bucket in requests] + [(bucket, waiter.tokens) for bucket in tokens]
         return all(self.ledgers[bucket].enough(amount, self.now, urgent=urgent) for bucket, amount in needs)
 
+    def too_large(self, line: Line, tokens: float) -> bool:
+        """Whether a bucket can never carry so much, or no key that is there."""
+        if any(tokens > self.ledgers[bucket].most for bucket in line.tokens if bucket.capacity):
+            return True
+        keys = [key for key in self.keys if key.usable] if line.ring is not None else []
+        never = [bucket for key in keys for bucket in key.tokens if not bucket.capacity or tokens > bucket.most]
+        return bool(keys) and len(never) == len(keys)
+
     def idle(self, room: Room) -> bool:
         """Rule 8 of `policy.md`."""
         if any(guest.waiter.line.room is room and guest.waiter.klass < 2 for guest in self.waiting):
