@@ -126,6 +126,11 @@ class Tenants:
     def __repr__(self) -> str:
         return f"<Tenants {len(self)} known>"
 
+    @property
+    def busy(self) -> bool:
+        """Whether anybody has something out."""
+        return any(tenant.caps.in_flight for tenant in self.latest())
+
     def reconfigure(self, settings: TenantsSettings, now: float) -> None:
         """Takes another policy: its caps bind every tenant from now on; what is out stays out."""
         self._revision += 1

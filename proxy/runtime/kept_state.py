@@ -13,7 +13,9 @@ from typing import Any, TypeVar, cast
 from proxy.decisions.addresses import Openings, Site
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
+from proxy.decisions.quota import Bucket
 from proxy.decisions.room import Room
+from proxy.decisions.tenants import Tenants
 from proxy.upstream.pool import Pool
 
 GRACE_SECONDS = 600.0
@@ -33,8 +35,8 @@ class _Kept:
         self.unused_since: float | None = None
 
 
-def _still_busy(core: object) -> bool:
-    """Whether something of a removed policy still holds it: then its ten minutes have not begun."""
+def _still_busy(core: object, now: float) -> bool:
+    """Whether something of a removed policy still holds it, or it is owed: then its ten minutes have not begun."""
     match core:
         case Places():
             return core.used > 0
@@ -47,7 +49,12 @@ def _still_busy(core: object) -> bool:
         case Line():
             return any(core.waiters)
         case Room():
-            return core.waiting > 0
+            return core.waiting > 0 or core.running > 0
+        case Bucket():
+            # A large prompt of a large fleet takes its share longer to pay than removed cores are kept.
+            return core.level(now) < 0 < core.rate
+        case Tenants():
+            return core.busy
     return False
 
 
@@ -124,7 +131,7 @@ class KeptState:
         for identity, kept in self._kept.items():
             if kept.unused_since is None:
                 continue
-            if _still_busy(kept.core):
+            if _still_busy(kept.core, now):
                 kept.unused_since = now
             elif kept.unused_since + GRACE_SECONDS <= now:
                 over.append(identity)

@@ -8,7 +8,9 @@ from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Ask, Line, Waiter
+from proxy.decisions.quota import Bucket
 from proxy.decisions.room import QueueSettings, Room
+from proxy.decisions.tenants import Tenants
 from proxy.runtime.kept_state import GRACE_SECONDS, KeptState
 
 ONE, OTHER = ("breaker", "alpha", "m1"), ("breaker", "alpha", "m2")
@@ -92,6 +94,46 @@ def test_a_queue_in_which_somebody_waits_is_not_forgotten() -> None:
     assert kept.expire(5000.0) == []
     admission.leave(waiter, 5000.0)
     assert kept.expire(5000.0 + GRACE_SECONDS) == [room, line]
+
+
+def test_a_quota_in_debt_is_not_forgotten_until_that_is_paid() -> None:
+    kept = KeptState()
+    kept.begin()
+    bucket = kept.get(("tpm", "alpha"), lambda: Bucket("tpm of alpha", 0.0))
+    idle = kept.get(("tpm", "beta"), lambda: Bucket("tpm of beta", 0.0))
+    kept.commit(0.0)
+    bucket.reconfigure(60.0, 0.0, burst=5.0, most=60_000.0)
+    bucket.take(2005.0, 0.0)
+    idle.reconfigure(0.0, 0.0, burst=5.0, most=60_000.0)
+    idle.take(2005.0, 0.0)
+    assembled(kept, now=0.0)
+    assert kept.expire(1000.0) == [idle], "without a rate it would be owed for ever"
+    assert kept.expire(1999.0) == []
+    assert kept.expire(1999.0 + GRACE_SECONDS) == [bucket]
+
+
+def test_tenants_with_something_out_are_not_forgotten() -> None:
+    kept = KeptState()
+    kept.begin()
+    tenants = kept.get(("tenants",), lambda: Tenants(bytes(16)))
+    kept.commit(0.0)
+    grant = tenants.of("someone", 0.0).caps.take(0.0, 0.0)
+    assembled(kept, now=0.0)
+    assert kept.expire(5000.0) == []
+    grant.give_back(0.0, 5000.0)
+    assert kept.expire(5000.0 + GRACE_SECONDS) == [tenants]
+
+
+def test_a_room_in_which_calls_still_run_is_not_forgotten() -> None:
+    kept = KeptState()
+    kept.begin()
+    room = kept.get(("room", "alpha"), lambda: Room("alpha"))
+    kept.commit(0.0)
+    room.starts(1)
+    assembled(kept, now=0.0)
+    assert kept.expire(5000.0) == []
+    room.ends(1, 5000.0)
+    assert kept.expire(5000.0 + GRACE_SECONDS) == [room]
 
 
 def test_a_renamed_core_is_the_old_one_under_its_new_name_only() -> None:
