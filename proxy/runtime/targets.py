@@ -9,7 +9,9 @@ from proxy.decisions.breaker import Breaker
 from proxy.decisions.estimates import Estimates
 from proxy.decisions.observing import Tally
 from proxy.decisions.places import Places
+from proxy.decisions.queues import Line
 from proxy.exchange import PhaseLimits
+from proxy.policy.identities import of_provider
 from proxy.policy.snapshot import ProviderSnapshot
 from proxy.runtime import pipeline
 from proxy.runtime.addresses import AddressBook
@@ -66,7 +68,16 @@ class Provider:
 
     def targets(self, parts: TierParts) -> ModelTargets:
         """Returns one tier's pipelines, by model."""
+        for model in sorted(self._waited_for() - self._named):
+            # Only for the queue's sake: who waits in it must be bound by this policy from the swap on.
+            self.pipeline(model, OTHER, parts)
         return ModelTargets(self, parts, named=self.named)
+
+    def _waited_for(self) -> set[str]:
+        """Returns the models in whose queues somebody waits, whatever the provider was called when they came."""
+        names = {identity[1] for identity in of_provider("line", self.snapshot)}
+        lines = ((identity, line) for identity, line, _ in self._shop.kept.all(Line) if any(line.waiters))
+        return {str(identity[2]) for identity, _ in lines if identity[1] in names}
 
     def left(self, model: str | None, now: float, *, observes: bool) -> float:
         """Returns which part (0-1) of what the calls of a model may have is left; 0 where one could not go now."""
