@@ -40,7 +40,6 @@ class KeyStatistics:
     id: str
     state: str
     rests_for: float
-    in_use: int
     limit: int | None
     weight: float
     left: float
@@ -254,7 +253,6 @@ class KeyRing:
                 id=key.id,
                 state=self._state(key, now),
                 rests_for=max(0.0, key.rests_until - now),
-                in_use=key.places.used if key.places is not None else 0,
                 limit=key.places.size if key.places is not None else None,
                 weight=key.weight,
                 left=key.part(now),

@@ -197,14 +197,16 @@ class StatusReader:
 
     def _keys(self) -> Iterator[dict[str, Any]]:
         now = self._clock.now()
+        held = Counter(permit.key for permit in self._admission.out)
         for identity, ring, used in self._kept.all(KeyRing):
+            in_use = {key.id: held[key] for key in ring.keys}
             for key in ring.statistics(now) if used else ():
                 yield {
                     "provider": identity[1],
                     "id": key.id,
                     "state": key.state,
                     "rests_for": round(key.rests_for, 3),
-                    "in_use": key.in_use,
+                    "in_use": in_use[key.id],
                     "limit": key.limit,
                     "weight": key.weight,
                     "left": round(key.left, 3),

@@ -161,6 +161,12 @@ async def test_keys_show_their_state(shop: Shop) -> None:
     assert row(status(shop)["keys"], id="a1")["state"] == "usable"
 
 
+async def test_keys_show_how_many_calls_use_them_whether_they_have_a_limit_or_not(shop: Shop) -> None:
+    permits = [shop.permit("alpha", "large") for _ in range(2)]
+    assert {permit.key.id for permit in permits if permit.key is not None} == {"a1", "a2"}
+    assert {each["id"]: each["in_use"] for each in status(shop)["keys"]} == {"a1": 1, "a2": 1}
+
+
 async def test_connections_show_their_address(shop: Shop) -> None:
     assert row(status(shop)["connections"], provider="beta") == {
         "provider": "beta",
