@@ -227,18 +227,19 @@ class Admission:
         if smaller and _blocks(stuck, now):
             return False
         for queue in shortage.in_order():
-            if not smaller and queue.groups == stuck.groups:
+            alike = queue.groups == stuck.groups
+            if alike and not smaller:
                 continue
             for waiter in queue.waiters.in_turn(MOST_PASSING if smaller else 1):
-                if smaller and waiter.tokens >= first.tokens:
+                if alike and waiter.tokens >= first.tokens:
                     continue
                 missing = self._try(queue, waiter, now)
                 if missing is None:
                     return True
-                if smaller:
-                    soonest = min(soonest, back_at(queue.line, missing[0], waiter.klass, waiter.tokens, now))
-                elif missing[1] is not shortage.thing:
+                if missing[1] is not shortage.thing and waiter is queue.waiters.next:
                     self._lacks(queue, missing, now)
+                elif smaller:
+                    soonest = min(soonest, back_at(queue.line, missing[0], waiter.klass, waiter.tokens, now))
         self._at(soonest, now)
         return False
 
