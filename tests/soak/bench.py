@@ -45,6 +45,7 @@ class Bench:
         self.size = Size.of(rate)
         self.wanted: Wanted = first(self.size)
         judges = {"broken": self.rules.broken, "keyed": self.rules.keyed, "narrow": self.rules.narrow}
+        judges["metered"] = self.rules.metered
         self.servers = {
             name: Server(name, self.book, addresses=2 if name == "moving" else 1, judge=judges.get(name))
             for name in PROVIDERS

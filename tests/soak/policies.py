@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 NUMBER_HEADER = "x-policy"
-PROVIDERS = ("steady", "moving", "broken", "keyed", "narrow")
-MAY_GO = ("moving", "broken", "keyed")
+PROVIDERS = ("steady", "moving", "broken", "keyed", "narrow", "metered")
+MAY_GO = ("moving", "broken", "keyed", "metered")
 """What is taken out of the policy and comes back; its callers get the steady one meanwhile."""
-RENAMED = ("narrow", "keyed", "good", "parked")
-"""A provider in whose queue callers wait, one with keys, a key with a limit, and one that is parked."""
+RENAMED = ("narrow", "keyed", "metered", "good", "parked")
+"""Providers in whose queues callers wait, one with keys, a key with a limit, and one that is parked."""
+RATE, BURST = 5.0, 10.0
+"""Requests a second of the metered provider, for this instance, and what its bucket holds at most."""
 PATIENT = "120s"
 QUEUE = 20_000
 
@@ -93,6 +95,7 @@ def _providers(wanted: Wanted, around: Around) -> dict[str, Any]:
         "broken": {"breaker": {**_breaker(wanted), "open": {"first": f"{1 + wanted.knob % 2}h", "cap": "2h"}}},
         "keyed": {"keys": _keys(wanted, around.secrets), "was": wanted.was("keyed")},
         "narrow": {"limits": {"concurrency": wanted.granted(1)}, "was": wanted.was("narrow")},
+        "metered": {"limits": _rates(wanted), "was": wanted.was("metered")},
     }
     providers = {}
     for provider in PROVIDERS:
@@ -130,6 +133,14 @@ def _steady(wanted: Wanted) -> dict[str, Any]:
     if wanted.knob % 3 == 0:
         models["m0"] = {"limits": {"concurrency": 10_000}}
     return {"limits": {"concurrency": wanted.granted(wanted.steady)}, "models": models}
+
+
+def _rates(wanted: Wanted) -> dict[str, Any]:
+    """Rates that come to the same for this instance, whatever the fleet, the headroom and the bucket are."""
+    headroom = (1.0, 0.8, 0.5)[wanted.knob % 3]
+    seconds = (BURST / RATE) * (1.0, 0.5)[wanted.knob % 2]
+    rpm = RATE * 60 * wanted.fleet / headroom
+    return {"rpm": rpm, "tpm": rpm * 10_000, "headroom": headroom, "burst": f"{seconds:g}s"}
 
 
 def _keys(wanted: Wanted, secrets: Path) -> list[dict[str, Any]]:

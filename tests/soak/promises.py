@@ -20,6 +20,7 @@ class Promise(StrEnum):
     BREAKER = "no reload closes a breaker"
     KEYS = "a resting key rests on, a parked one stays parked"
     QUEUE = "nobody loses a place in a queue"
+    QUOTAS = "no reload refills a bucket"
     POOLS = "connections stay where the address stays"
     WHOLE = "no half and no invalid policy goes live"
     REVISIONS = "every policy is one revision"

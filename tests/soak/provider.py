@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.soak.policies import NUMBER_HEADER
+from tests.soak.policies import BURST, NUMBER_HEADER, RATE
 from tests.soak.promises import Book, Promise
 
 EVENTS = 6
@@ -21,6 +21,8 @@ STREAM_SECONDS = 0.1
 TURN_HEADER = "x-turn"
 UNORDERED = -1
 HOUR = 3600
+BUNCHED = 4.0
+"""Calls that were let go one after the other may come together: at most all that can be under way at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,8 @@ class Rules:
     book: Book
     closed: bool = False
     turn: int = -1
+    left: float = BURST + BUNCHED
+    last_at: float = 0.0
 
     def broken(self, asked: Asked) -> tuple[int, dict[str, str]]:
         """Fails every call; once its breaker is open none may come."""
@@ -167,4 +171,14 @@ class Rules:
         if turn <= self.turn and turn != UNORDERED:
             self.book.breach(Promise.QUEUE, f"number {turn} was served after number {self.turn}")
         self.turn = max(self.turn, turn)
+        return 200, {}
+
+    def metered(self, asked: Asked) -> tuple[int, dict[str, str]]:
+        """Grants a rate: what comes beyond it and a full bucket was let go by a bucket that had been refilled."""
+        now = self.book.now()
+        self.left = min(self.left + (now - self.last_at) * RATE, BURST + BUNCHED) - 1.0
+        self.last_at = now
+        if self.left < 0:
+            self.book.breach(Promise.QUOTAS, f"{-self.left:.1f} calls more than the rate has allowed so far")
+            self.left = 0.0
         return 200, {}

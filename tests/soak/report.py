@@ -56,6 +56,7 @@ def _verdicts(result: Result) -> list[tuple[str, ...]]:
     seen = {
         Promise.LIMITS: f"a limit was reached {reached} times",
         Promise.QUEUE: f"{result.answers['narrow']} callers in one queue",
+        Promise.QUOTAS: f"{result.answers['metered']} callers at a provider with a rate",
         Promise.MEMORY: f"{before.mib:.1f} MiB after the warm-up, {after.mib:.1f} at the end",
         Promise.DESCRIPTORS: f"{before.descriptors} after the warm-up, {after.descriptors} at the end",
     }

@@ -19,9 +19,9 @@ from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes, read_policy
 from tests.soak.changes import Size, after, first, last
 from tests.soak.hands import FILE, Hands, Way
-from tests.soak.policies import PROVIDERS, Around, Wanted, text
+from tests.soak.policies import BURST, PROVIDERS, RATE, Around, Wanted, text
 from tests.soak.promises import GRACE_SECONDS, Book, Promise
-from tests.soak.provider import Asked, Rules, Server
+from tests.soak.provider import BUNCHED, Asked, Rules, Server
 from tests.soak.report import print_report
 from tests.soak.run import Plan, Result, run
 from tests.soak.spoiled import spoiled
@@ -67,6 +67,10 @@ def walk(seed: int, steps: int) -> Wanted:
 def places(snapshot: PolicySnapshot, wanted: Wanted) -> dict[str, int]:
     """The shares that a snapshot sets, by the soak's scopes."""
     fleet = snapshot.fleet
+    rated = [provider for provider in snapshot.providers if provider.rpm is not None]
+    assert [(one.rpm or 0) * one.quota.headroom / fleet.size for one in rated] == pytest.approx(
+        [RATE * 60] * len(rated)
+    )
     found = {"all": share_of(snapshot.concurrency or 0, fleet, key="")}
     for provider in snapshot.providers:
         name = next(one for one in PROVIDERS if wanted.name(one) == provider.name)
@@ -173,6 +177,20 @@ def test_who_comes_though_it_must_not_is_a_breach() -> None:
     rules.broken(asked("broken"))
     rules.keyed(asked("keyed", "resting"))
     assert rules.book.breaches == {Promise.BREAKER: 1, Promise.KEYS: 1}
+
+
+def test_who_comes_beyond_the_rate_is_a_breach() -> None:
+    now = [100.0]
+    seen = Book(lambda: now[0])
+    rules = Rules(seen)
+    for _ in range(int(BURST + BUNCHED)):
+        rules.metered(asked("metered"))
+    now[0] += 2 / RATE
+    for _ in range(2):
+        rules.metered(asked("metered"))
+    assert seen.breaches == {}
+    rules.metered(asked("metered"))
+    assert seen.breaches == {Promise.QUOTAS: 1}
 
 
 def test_who_is_served_before_its_turn_is_a_breach() -> None:

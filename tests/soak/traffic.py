@@ -18,6 +18,9 @@ MODELS = ("m0", "m1", "m2", "moving", "broken", "keyed")
 WEIGHTS = (STEADY_PART / 3, STEADY_PART / 3, STEADY_PART / 3, 0.1, 0.05, 0.1)
 IN_TURN = 6
 """Callers in the queue: each asks again when it is answered, so that they come one by one, in a known order."""
+AT_A_RATE = 3
+REST_SECONDS = 0.05
+"""Callers at the metered provider, who ask for more than it grants: its bucket is empty, and somebody waits for it."""
 GIVE_UP_SECONDS = 300.0
 
 
@@ -87,6 +90,7 @@ class Traffic:
         self._running = [
             asyncio.create_task(self._ask_by_the_clock()),
             *(asyncio.create_task(self._ask_in_turn()) for _ in range(IN_TURN)),
+            *(asyncio.create_task(self._ask_at_a_rate()) for _ in range(AT_A_RATE)),
         ]
 
     async def stop(self) -> None:
@@ -111,3 +115,8 @@ class Traffic:
         while not self._stopping:
             turn, self._turn = self._turn, self._turn + 1
             await self._callers.ask("narrow", turn=turn)
+
+    async def _ask_at_a_rate(self) -> None:
+        while not self._stopping:
+            await self._callers.ask("metered")
+            await asyncio.sleep(REST_SECONDS)
