@@ -42,6 +42,8 @@ class Wire:
         result = scripted.pop(0) if scripted else answered()
         await self._stage.gate()
         progress.on_wire(clock.now())
+        if self._stage.metered and exchange.attempt is not None:
+            exchange.attempt.sent_bytes = len(exchange.payload or b"")
         await self._stage.gate()
         if result.kind is not OutcomeKind.OK:
             return result
@@ -55,7 +57,10 @@ class Wire:
 
 
 class Stage:
-    """One scenario's world and what holds the victim up in it; `behind` asks right after the victim."""
+    """One scenario's world and what holds the victim up in it; `behind` asks right after the victim.
+
+    `metered`: providers count what they are sent.
+    """
 
     def __init__(self, *, alpha_keys: str = "") -> None:
         self.world = World(alpha_keys=alpha_keys)
@@ -63,6 +68,8 @@ class Stage:
         self.call: CallNext = self.world.call(Wire(self))
         self.behind = Ask(request_id="bystander")
         self.blockers: list[Permit] = []
+        self.blocked: list[Permit] = []
+        self.metered = False
         self.events: list[Callable[[], None]] = []
         self._gates: list[asyncio.Future[None]] = []
 
@@ -77,6 +84,7 @@ class Stage:
         permit = self.world.admission.enter(provider.line, AdmissionAsk(limits=WAITS), self.world.clock.now())
         assert isinstance(permit, Permit)
         self.blockers.append(permit)
+        self.blocked.append(permit)
 
     def poke(self) -> None:
         """Lets happen what is due: what the scenario says, an answer, a permit given back, or time passing."""
@@ -117,6 +125,43 @@ def capped() -> Stage:
     stage.world.clock.advance(60.0)
     stage.call = stage.world.call(Wire(stage))
     stage.block(stage.world.alpha)
+    return stage
+
+
+def metered(*, requests: float = 10.0, tokens: float = 9000.0) -> Stage:
+    stage = Stage()
+    stage.metered = True
+    for provider in stage.world.providers:
+        provider.meter(requests=requests, tokens=tokens)
+    stage.call = stage.world.call(Wire(stage))
+    return stage
+
+
+def metered_in_the_queue() -> Stage:
+    stage = metered()
+    stage.block(stage.world.alpha)
+    return stage
+
+
+def waiting_for_requests() -> Stage:
+    return metered(requests=0.0)
+
+
+def waiting_for_tokens() -> Stage:
+    return metered(tokens=400.0)
+
+
+def metered_and_falling_back() -> Stage:
+    stage = metered()
+    stage.call = stage.world.call(Wire(stage, failed(500), failed(503)), Wire(stage))
+    return stage
+
+
+def metered_and_released_by_an_opening_breaker() -> Stage:
+    stage = metered()
+    stage.call = stage.world.call(Wire(stage), Wire(stage))
+    stage.block(stage.world.alpha)
+    stage.events = [stage.world.alpha.trip]
     return stage
 
 
@@ -218,6 +263,12 @@ def answered_by_the_policy() -> Stage:
 SCENARIOS = {
     straight: GATES_OF_A_STREAM,
     capped: GATES_OF_A_STREAM + 1,
+    metered: GATES_OF_A_STREAM,
+    metered_in_the_queue: GATES_OF_A_STREAM + 1,
+    waiting_for_requests: GATES_OF_A_STREAM + 1,
+    waiting_for_tokens: GATES_OF_A_STREAM + 1,
+    metered_and_falling_back: GATES_OF_A_STREAM + 5,
+    metered_and_released_by_an_opening_breaker: GATES_OF_A_STREAM + 1,
     keyed: WAKES_OF_A_STREAM,
     keyed_in_the_queue: WAKES_OF_A_STREAM,
     keyed_and_backing_off: WAKES_OF_A_STREAM,

@@ -73,6 +73,23 @@ def check_given_back(ran: Run) -> None:
     assert ran.exchange.progress is None
 
 
+def check_settled(ran: Run) -> None:
+    """Of every quota exactly that is gone which calls that reached their provider have used."""
+    world = ran.stage.world
+    facts = {exchange.facts.request_id: exchange.facts for exchange in world.observer.exchanges}
+    for provider in world.providers:
+        if provider.quota is None:
+            continue
+        back = [permit for permit in world.admission.back if permit.line is provider.line]
+        assert len(set(back)) == len(back), "a permit came back twice"
+        sent = [a for one in facts.values() for a in one.attempts if a.provider == provider.name and a.sent_bytes]
+        blocked = [permit for permit in back if permit in ran.stage.blocked]
+        requests, tokens = provider.quota.gone(world.clock.now())
+        assert requests == pytest.approx(len(sent) + len(blocked))
+        assert tokens == pytest.approx(sum(permit._spent for permit in back), abs=1e-6)
+        assert (tokens > 1e-6) is bool(sent)
+
+
 def check_told(ran: Run, cause: CancelCause) -> None:
     """The observer was told once, with the right cause, and every attempt's record is closed."""
     kind = OutcomeKind.DRAINED if cause is CancelCause.DRAIN else OutcomeKind.CLIENT_LEFT
@@ -120,6 +137,7 @@ async def test_undisturbed_every_scenario_ends_well_and_suspends_where_it_should
     assert isinstance(ran.exchange.reply, FakeReply)
     assert ran.exchange.reply.end == "finished"
     check_given_back(ran)
+    check_settled(ran)
     await check_next_one_passes(ran)
 
 
@@ -139,6 +157,7 @@ async def test_cancelled_at_every_await_everything_comes_back(
         assert ran.work.suspended == at, f"cleanup after await {at} awaits"
         assert ran.bystander.result().kind in (OutcomeKind.OK, OutcomeKind.REFUSED)
         check_given_back(ran)
+        check_settled(ran)
         check_told(ran, cause)
         check_breaker_not_blamed(ran, trips)
         await check_next_one_passes(ran)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from proxy.decisions.admission import Admission
 from proxy.decisions.answers import Answers
@@ -14,8 +15,10 @@ from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.estimates import Estimates
 from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.keys import Key, KeyRing
+from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Refusal
+from proxy.decisions.quota import Bucket
 from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.decisions.room import QueueSettings, Room
 from proxy.decisions.tenants import Tenants, TenantSettings, TenantsSettings
@@ -27,7 +30,7 @@ from proxy.outcome import KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_stat
 from proxy.plan import RoutePlan, Tier
 from proxy.runtime import pipeline
 from proxy.stage import CallNext
-from proxy.stages.admission import AdmissionStage
+from proxy.stages.admission import AdmissionStage, Terms
 from proxy.stages.answer import PolicyAnswer
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage
@@ -35,6 +38,7 @@ from proxy.stages.classification import Classification
 from proxy.stages.deadline import DeadlineStage
 from proxy.stages.fallback import FallbackTiers
 from proxy.stages.idempotency import IdempotencyStage, KeyedCalls, KeyScope
+from proxy.stages.metering import Meter
 from proxy.stages.observation import ObservationStage
 from proxy.stages.retry import RetryStage
 from proxy.stages.tenants import TenantStage, TokenCounting
@@ -71,6 +75,41 @@ def tripped(breaker: Breaker, now: float) -> None:
         ticket.end(Verdict.FAILURE, now)
 
 
+class RecordingAdmission(Admission):
+    """Remembers every permit that came back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back: list[Permit] = []
+
+    def returned(self, permit: Permit, now: float) -> None:
+        """Remembers it."""
+        self.back.append(permit)
+        super().returned(permit, now)
+
+
+class Quota:
+    """A bucket of requests and one of tokens that are never full, so that nothing of what comes back is lost."""
+
+    def __init__(self, now: float, *, requests: float, tokens: float) -> None:
+        self.began_at = now
+        self.begun = requests, tokens
+        self.buckets = Bucket("rpm", now), Bucket("tpm", now)
+        for bucket, rate, level in zip(self.buckets, (12.0, 1200.0), self.begun, strict=True):
+            bucket.reconfigure(rate, now, burst=1e6, most=inf)
+            bucket.take(0.0, now)
+            bucket.give(level, now)
+
+    def gone(self, now: float) -> tuple[float, float]:
+        """How many requests and tokens were taken and have not come back."""
+        passed = now - self.began_at
+        requests, tokens = (
+            begun + bucket.rate * passed - bucket.level(now)
+            for begun, bucket in zip(self.begun, self.buckets, strict=True)
+        )
+        return requests, tokens
+
+
 class Provider:
     """Every core of one target, and its pipeline; `keys` are ids, `share` is the number of its permits."""
 
@@ -88,6 +127,15 @@ class Provider:
         self.breaker = WatchedBreaker()
         self.breaker.rewire(lambda change: self._changed(change.new.value))
         self.budget = RetryBudget(0.2)
+        self.quota: Quota | None = None
+        self.terms = Terms()
+
+    def meter(self, *, requests: float, tokens: float) -> None:
+        """Bounds its requests and tokens, of which so many are there; the pipelines made from now on count them."""
+        quota = self.quota = Quota(self.clock.now(), requests=requests, tokens=tokens)
+        self.line.reconfigure((self.places,), self.ring, requests=quota.buckets[:1], tokens=quota.buckets[1:])
+        meter = Meter(Estimates(), CountSettings(), fields={}, reserves=True)
+        self.terms = Terms(meter=meter, settles=True)
 
     def _changed(self, state: str) -> None:
         if state == "open":
@@ -105,7 +153,7 @@ class Provider:
                 clock=self.clock,
             ),
             breaker=BreakerStage(self.breaker, clock=self.clock),
-            admission=AdmissionStage(self.admission, self.line, limits=waits, clock=self.clock),
+            admission=AdmissionStage(self.admission, self.line, limits=waits, clock=self.clock, terms=self.terms),
             attempt=AttemptStage(provider=self.name, model="m1", limits=LIMITS, clock=self.clock, bits=counting_bits),
         )
         return pipeline.target(stages, terminal)
@@ -132,7 +180,7 @@ class World:
     def __init__(self, *, alpha_keys: str = "", share: int = 1) -> None:
         self.clock = FakeClock()
         self.observer = ManualObserver()
-        self.admission = Admission()
+        self.admission = RecordingAdmission()
         self.bodies = BodyMemory()
         self.keyed, self.answers = KeyedCalls(), Answers()
         self.tenants: Tenants | None = None
