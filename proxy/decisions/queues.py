@@ -64,10 +64,10 @@ class Queue:
     @property
     def needs_quota(self) -> bool:
         """Whether tokens would let its next waiter go: a bucket's, or a key's while others have no place."""
-        shortage = self.shortage
-        return self.lack is Lack.QUOTA or (
-            self.lack is Lack.PERMIT and shortage is not None and isinstance(shortage.thing, KeyRing)
-        )
+        if self.lack is not Lack.PERMIT or self.shortage is None:
+            return self.lack is Lack.QUOTA
+        thing = self.shortage.thing
+        return isinstance(thing, KeyRing) and thing.has_place(self.groups)
 
     def going(self, rounds: int) -> int:
         """How many of its waiters all its limits would let go while each place is used so many times."""

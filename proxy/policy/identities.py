@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from proxy.decisions.lanes import LaneSettings, group_of
 from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 Identity = tuple[str, ...]
@@ -33,6 +34,14 @@ def of_budget(route: RouteSnapshot, provider: ProviderSnapshot) -> tuple[Identit
 def of_route(kind: str, route: RouteSnapshot) -> tuple[Identity, ...]:
     """Returns the identity of something that belongs to a route, then the earlier ones."""
     return tuple((kind, name) for name in _names(route.name, route.was))
+
+
+def of_lane(
+    provider: ProviderSnapshot, route: RouteSnapshot, lane: LaneSettings, model: str, *apart: str
+) -> tuple[Identity, ...]:
+    """Returns the identity of the line in which a lane's calls to a model wait, then the earlier ones."""
+    pairs = product(_names(provider.name, provider.was), _names(route.name, route.was))
+    return tuple(("line", name, model, group_of(by, lane), *apart) for name, by in pairs)
 
 
 def own_route(provider: ProviderSnapshot) -> RouteSnapshot:

@@ -11,6 +11,7 @@
 | idempotency | what all policies know of keyed requests, and each route's stage |
 | capacity, rings | what binds a provider's calls: shares, queues, lines, lanes; its keys |
 | quotas | the buckets of providers, models and keys |
+| lanes | what is kept of each limit for the short answers of which routes |
 | alarm | the moment at which time alone may let a waiter go |
 | cores | one provider's decision cores, found where they are kept or made |
 | spreads | a tier over equals, each as its place in the order wants |

@@ -14,7 +14,6 @@ from proxy.decisions.admission import Admission
 from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classification import AnyRequest, Matcher, Router
 from proxy.decisions.deadline import answer_pace, phase_limits, wait_limits
-from proxy.decisions.lanes import group_of
 from proxy.decisions.places import Places
 from proxy.decisions.retry import RetryBudget
 from proxy.decisions.shares import share_of
@@ -28,6 +27,7 @@ from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
 from proxy.runtime.idempotency import IdempotencyParts
 from proxy.runtime.kept_state import KeptState
+from proxy.runtime.lanes import LaneParts
 from proxy.runtime.models import TierParts
 from proxy.runtime.quotas import bounds_tokens, heeds, learns
 from proxy.runtime.secrets import Secrets
@@ -131,7 +131,7 @@ def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) 
         learning=frozenset(provider.name for provider in snapshot.providers if learns(snapshot, provider)),
         heeding=frozenset(provider.name for provider in snapshot.providers if heeds(snapshot, provider)),
         classes=snapshot.classes,
-        lanes=_lanes(snapshot),
+        lanes=LaneParts(snapshot),
     )
     if shop.process_places is not None and snapshot.concurrency is not None:
         places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")
@@ -145,16 +145,6 @@ def _process_places(snapshot: PolicySnapshot, around: Surroundings) -> Places | 
         return None
     size = share_of(snapshot.concurrency, snapshot.fleet, key="")
     return around.kept.get(("process",), lambda: Places("all providers", size))
-
-
-def _lanes(snapshot: PolicySnapshot) -> dict[str, tuple[tuple[str, float], ...]]:
-    """Returns the lanes of all routes by the providers that they ask."""
-    found: dict[str, tuple[tuple[str, float], ...]] = {}
-    for route in snapshot.routes or ():
-        own = tuple((group_of(route.name, lane), lane.share) for lane in route.lanes)
-        for provider in dict.fromkeys(tier.provider for tier in route.asked()):
-            found[provider] = (*found.get(provider, ()), *own)
-    return found
 
 
 class _RouteMaker:
@@ -268,8 +258,7 @@ class _RouteMaker:
             observes=observes,
             counts_tokens=provider.name in self._shop.counting or self._tenants.counts_tokens,
             fields=dict(tier.set),
-            route=route.name,
-            lanes=route.lanes,
+            route=route,
         )
 
 

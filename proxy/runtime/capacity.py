@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from proxy.decisions.adaptive import AdaptiveLimit
@@ -11,6 +11,8 @@ from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.decisions.room import Room
 from proxy.decisions.shares import share_of
+from proxy.policy.identities import Identity, of_lane, of_provider
+from proxy.policy.snapshot import RouteSnapshot
 from proxy.runtime.cores import Cores
 from proxy.runtime.models import OTHER, TierParts
 from proxy.runtime.quotas import model_buckets, provider_buckets
@@ -32,7 +34,7 @@ class Capacity:
         self._cores = cores
         self.observes = observes
         self.share = self._share()
-        parts = (*shop.urgent_part, *shop.lanes.get(snapshot.name, ()))
+        parts = shop.parts(snapshot.name)
         granted = snapshot.concurrency is not None
         self.places = cores.places("provider", self.share, parts=parts) if granted else None
         self.connections = cores.places("connections", self._most, parts=() if granted else parts)
@@ -43,41 +45,54 @@ class Capacity:
         self._lines: dict[tuple[str, ...], Line] = {}
         shop.later(self._change_room)
 
-    def line(self, model: str, *apart: str, ceiling: Ceiling, lanes: Collection[str] = ()) -> Line:
-        """Returns the queues of a model; those set `apart` for another kind of call are others.
-
-        `lanes` are the groups whose reserves its calls may use.
-        """
+    def line(self, model: str, *apart: str, ceiling: Ceiling) -> Line:
+        """Returns the queues of a model; those set `apart` for another kind of call are others."""
         found = self._lines.get((model, *apart))
         if found is not None:
             return found
-        cores = self._cores
+        identities = of_provider("line", self._cores.snapshot, model, *self._kind(apart))
+        return self._line(identities, (model, *apart), ceiling=ceiling)
+
+    def _kind(self, apart: tuple[str, ...]) -> tuple[str, ...]:
+        """A pipeline builds its heads for one kind of credential: who waits in it must not be given the other kind."""
+        return (*apart, "keys") if self._cores.snapshot.keys else apart
+
+    def _line(
+        self, identities: Sequence[Identity], target: tuple[str, ...], *, ceiling: Ceiling, lanes: Collection[str] = ()
+    ) -> Line:
+        """Finds or makes a line, and lets it be bound at the swap; `lanes` are those whose reserves it may use."""
+        cores, model = self._cores, target[0]
         name = f"{cores.snapshot.name}/{model}"
-        observes = OBSERVING in apart
-        # A pipeline builds its heads for one kind of credential: who waits in it must not be given the other kind.
-        kind = (*apart, "keys") if cores.snapshot.keys else apart
-        line = cores.kept("line", lambda: Line(name, self.room, observes=observes, lanes=lanes), model, *kind)
+        observes = OBSERVING in target
+        line = cores.kept_as(identities, lambda: Line(name, self.room, observes=observes))
         limits = [cores.shop.process_places, self.places, self.connections]
         limits.append(self.adapting.places if self.adapting is not None else None)
         if (share := self.model_share(model)) is not None:
-            limits.append(cores.places("model", share, model, parts=cores.shop.urgent_part))
+            limits.append(cores.places("model", share, model, parts=cores.shop.parts(cores.snapshot.name, model)))
         bound = tuple(places for places in limits if places is not None)
         own = model_buckets(cores.snapshot.model(model), cores)
         requests, tokens = ((*wide, *narrow) for wide, narrow in zip(self._quotas, own, strict=True))
-        self._lines[(model, *apart)] = line
+        self._lines[target] = line
         cores.shop.later(lambda: line.reconfigure(ceiling(model, bound), self.ring, requests=requests, tokens=tokens))
+        cores.shop.later(lambda: line.serve(lanes))
         return line
 
     def lanes(self, model: str, parts: TierParts, *apart: str, ceiling: Ceiling) -> Lanes | None:
         """Returns a line for each of the route's lanes, and the model's for the rest; None where it has no lanes."""
-        if not parts.lanes:
+        route = parts.route
+        if not route.lanes:
             return None
-        groups = [group_of(parts.route, lane) for lane in parts.lanes]
-        lines = [
-            self.line(model, group, *apart, ceiling=ceiling, lanes=groups[number:])
-            for number, group in enumerate(groups)
-        ]
-        return Lanes(parts.lanes, (*lines, self.line(model, *apart, ceiling=ceiling)), fields=parts.fields)
+        lines = [self._lane(model, route, number, *apart, ceiling=ceiling) for number in range(len(route.lanes))]
+        return Lanes(route.lanes, (*lines, self.line(model, *apart, ceiling=ceiling)), fields=parts.fields)
+
+    def _lane(self, model: str, route: RouteSnapshot, number: int, *apart: str, ceiling: Ceiling) -> Line:
+        groups = [group_of(route.name, lane) for lane in route.lanes[number:]]
+        target = (model, groups[0], *apart)
+        found = self._lines.get(target)
+        if found is not None:
+            return found
+        identities = of_lane(self._cores.snapshot, route, route.lanes[number], model, *self._kind(apart))
+        return self._line(identities, target, ceiling=ceiling, lanes=groups)
 
     def found(self, model: str, *apart: str) -> Line:
         """Returns the queues of a model; those of all models that nobody knows where it has none yet."""
@@ -102,7 +117,7 @@ class Capacity:
         if settings is None:
             return None
         limit = cores.kept("adaptive_limit", lambda: AdaptiveLimit(settings))
-        places = cores.places("adaptive", share)
+        places = cores.places("adaptive", share, parts=cores.shop.parts(cores.snapshot.name))
 
         def change() -> None:
             limit.reconfigure(settings, share)

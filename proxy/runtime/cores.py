@@ -8,11 +8,10 @@ from typing import TypeVar
 from proxy.decisions.places import Places
 from proxy.policy.identities import Identity, of_provider
 from proxy.policy.snapshot import ProviderSnapshot
+from proxy.runtime.lanes import Parts
 from proxy.runtime.workshop import Workshop
 
 T = TypeVar("T")
-Parts = tuple[tuple[str, float], ...]
-"""Groups of calls, each with the part (0-1) of a limit that is kept for it."""
 
 
 class Cores:
@@ -24,7 +23,11 @@ class Cores:
 
     def kept(self, kind: str, make: Callable[[], T], *rest: str) -> T:
         """Returns the core of this kind, by its present name or those before it."""
-        identity, *was = of_provider(kind, self.snapshot, *rest)
+        return self.kept_as(of_provider(kind, self.snapshot, *rest), make)
+
+    def kept_as(self, identities: Sequence[Identity], make: Callable[[], T]) -> T:
+        """Returns the core with these identities, the present one first."""
+        identity, *was = identities
         return self.shop.kept.get(identity, make, was=was)
 
     def places(self, kind: str, size: int, *rest: str, parts: Parts = ()) -> Places:
@@ -33,13 +36,12 @@ class Cores:
 
     def places_of(self, identities: Sequence[Identity], size: int, *, parts: Parts = ()) -> Places:
         """Returns the counted limit with these identities, the present one first."""
-        identity, *was = identities
-        kind, *names = identity
-        places = self.shop.kept.get(identity, lambda: Places(f"{kind} {'/'.join(names)}", size), was=was)
+        kind, *names = identities[0]
+        places = self.kept_as(identities, lambda: Places(f"{kind} {'/'.join(names)}", size))
 
         def change() -> None:
             places.reconfigure(size)
-            places.reserve(parts)
+            places.reserve(parts, was=self.shop.lanes.was)
 
         self.shop.later(change)
         return places

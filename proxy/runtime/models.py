@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from proxy.decisions.deadline import AnswerPaceSettings, WaitLimits
-from proxy.decisions.lanes import LaneSettings
 from proxy.decisions.retry import RetryBudget, RetrySettings
 from proxy.exchange import PhaseLimits
+from proxy.policy.snapshot import RouteSnapshot
 from proxy.stage import CallNext
 
 MOST_INVENTED_MODELS: Final = 64
@@ -23,7 +23,7 @@ class TierParts:
     """What a tier brings to its target's pipelines.
 
     `observes`: what shares and breakers say is only reported. `counts_tokens`: the tokens of its answers must be known.
-    `fields` is its `set`; `lanes` are those of its `route`.
+    `fields` is its `set`.
     """
 
     retry: RetrySettings
@@ -34,8 +34,7 @@ class TierParts:
     observes: bool = False
     counts_tokens: bool = False
     fields: Mapping[str, Any] = field(default_factory=dict)
-    route: str = ""
-    lanes: tuple[LaneSettings, ...] = ()
+    route: RouteSnapshot = RouteSnapshot(name="")
 
 
 class Maker(Protocol):

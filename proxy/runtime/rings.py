@@ -40,7 +40,7 @@ def _key(snapshot: KeySnapshot, provider: ProviderSnapshot, cores: Cores) -> Key
     places = None
     if snapshot.concurrency is not None:
         share = share_of(snapshot.concurrency, shop.fleet, key=f"{provider.name}/key/{snapshot.id}")
-        places = cores.places_of(of_key("key", provider, snapshot), share, parts=shop.urgent_part)
+        places = cores.places_of(of_key("key", provider, snapshot), share, parts=shop.parts(provider.name))
     requests, tokens = key_buckets(snapshot, cores)
 
     def change() -> None:

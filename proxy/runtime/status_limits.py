@@ -56,8 +56,9 @@ def _permits(kept: KeptState) -> Iterator[dict[str, Any]]:
                 "in_use": places.used,
                 "size": places.size,
             }
-            if places.reserves:
-                row["reserved"] = {one.group: {"in_use": one.used, "size": one.size} for one in places.reserves}
+            reserves = [one for one in places.reserves if one.size or one.used]
+            if reserves:
+                row["reserved"] = {one.group: {"in_use": one.used, "size": one.size} for one in reserves}
             yield row
 
 

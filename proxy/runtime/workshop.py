@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.clock import Clock
@@ -11,8 +11,10 @@ from proxy.decisions.classes import ClassSettings
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.shares import FleetSettings
 from proxy.observer import Observer
+from proxy.policy.snapshot import PolicySnapshot
 from proxy.ports import Bits
 from proxy.runtime.kept_state import KeptState
+from proxy.runtime.lanes import LaneParts, Parts
 from proxy.runtime.secrets import Secrets
 
 
@@ -40,13 +42,17 @@ class Workshop:
     heeding: frozenset[str] = frozenset()
     """Providers of whose keys it makes a difference what is left, by their own word."""
     classes: ClassSettings = ClassSettings()
-    lanes: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
-    """By provider: the lanes of all routes that ask it, each with its part of the share."""
+    lanes: LaneParts = field(default_factory=lambda: LaneParts(PolicySnapshot(providers=())))
+    """What is kept for short answers."""
 
     @property
-    def urgent_part(self) -> tuple[tuple[str, float], ...]:
+    def urgent_part(self) -> Parts:
         """What is kept of every share for P0."""
         return ((URGENT, self.classes.reserved),) if self.classes.reserved else ()
+
+    def parts(self, provider: str, model: str | None = None) -> Parts:
+        """Returns what is kept of a provider's limits, or of a model's: for P0, and for short answers."""
+        return (*self.urgent_part, *self.lanes.of(provider, model))
 
     @property
     def live(self) -> bool:

@@ -201,8 +201,10 @@ class World:
 
     def needs_quota(self, queue: Queue) -> bool:
         """Whether tokens would let it go: of a bucket, or of a key while others have no place."""
-        thing = queue.shortage.thing if queue.shortage is not None else None
-        return queue.lack is Lack.QUOTA or (queue.lack is Lack.PERMIT and thing is self.ring)
+        if queue.lack is not Lack.PERMIT or queue.shortage is None or queue.shortage.thing is not self.ring:
+            return queue.lack is Lack.QUOTA
+        roomy = (key for key in self.ring.keys if key.places is None or key.places.free(queue.groups))
+        return any(key.usable and bool(key.requests or key.tokens) for key in roomy)
 
     def blocks(self, guest: Guest, line: Line) -> bool:
         """Whether nobody behind it may take of what it lacks any more: it was passed for long enough."""

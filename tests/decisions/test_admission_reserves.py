@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.decisions.admission import PASSING_SECONDS
 from proxy.decisions.keys import Lack
 from proxy.decisions.permits import Permit
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.queues import Line
-from tests.decisions.waiting_room import Desk, a_bucket, a_line, a_room, an_ask, patient, sized
+from tests.decisions.waiting_room import Desk, a_bucket, a_key, a_line, a_ring, a_room, an_ask, patient, sized
 
 P0, P1 = range(2)
 A_SHARE = 10
@@ -115,3 +116,29 @@ def test_urgent_calls_of_a_lane_may_use_both_reserves() -> None:
     for _ in range(3):
         desk.goes(an_ask(P0), line=short)
     assert [reserve.used for reserve in places.reserves] == [1, 1]
+
+
+def test_long_calls_leave_a_lane_its_places_of_every_key_however_long_they_wait() -> None:
+    key = a_key("a1", size=2)
+    assert key.places is not None
+    key.places.reserve([("lane chat/100", 0.5)])
+    desk = Desk(Places("provider", 9), ring=a_ring(key))
+    short = a_line(desk.room, *desk.line.limits, ring=desk.line.ring, name="alpha/short", lanes=["lane chat/100"])
+    desk.goes()
+    long = desk.waits()
+    own = desk.goes(line=short)
+    later = desk.waits(line=short)
+    desk.passes(PASSING_SECONDS + 1)
+    own.release(desk.now)
+    assert (long.permit, later.permit is not None) == (None, True)
+
+
+def test_a_line_may_stand_for_another_lane() -> None:
+    places = Places("provider", 2)
+    places.reserve([("lane chat/100", 0.5)])
+    desk = a_provider(places)
+    desk.goes()
+    waiter = desk.waits()
+    desk.line.serve(["lane chat/100"])
+    desk.admission.pump(desk.now)
+    assert waiter.permit is not None

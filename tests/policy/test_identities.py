@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.policy.identities import of_budget, of_key, of_provider, of_route, own_route
+from proxy.decisions.lanes import LaneSettings
+from proxy.policy.identities import of_budget, of_key, of_lane, of_provider, of_route, own_route
 from proxy.policy.snapshot import KeySnapshot, RouteSnapshot, ValueSource
 from tests.policy.samples import provider
 
@@ -32,6 +33,16 @@ def test_a_key_and_its_provider_may_be_renamed_each_alone_or_both() -> None:
 def test_a_route_and_its_provider_may_be_renamed_each_alone_or_both() -> None:
     names = [names for _, *names in of_budget(RouteSnapshot(name="talk", was="chat"), GAMMA)]
     assert names == [["talk", "gamma"], ["talk", "alpha"], ["chat", "gamma"], ["chat", "alpha"]]
+
+
+def test_a_lane_goes_by_its_provider_and_its_route() -> None:
+    lane = LaneSettings(max_output=100, share=0.5)
+    assert of_lane(GAMMA, RouteSnapshot(name="talk", was="chat"), lane, "m", "keys") == (
+        ("line", "gamma", "m", "lane talk/100", "keys"),
+        ("line", "gamma", "m", "lane chat/100", "keys"),
+        ("line", "alpha", "m", "lane talk/100", "keys"),
+        ("line", "alpha", "m", "lane chat/100", "keys"),
+    )
 
 
 def test_the_route_to_one_provider_alone_is_not_that_of_a_route_with_the_same_name() -> None:

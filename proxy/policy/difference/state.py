@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from proxy.decisions.deadline import answer_pace
-from proxy.decisions.lanes import group_of
-from proxy.policy.identities import Identity, of_budget, of_key, of_provider, of_route, own_route
+from proxy.policy.identities import Identity, of_budget, of_key, of_lane, of_provider, of_route, own_route
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 ANY_MODEL: Final = "*"
@@ -79,6 +79,7 @@ def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
     for provider in policy.providers:
         for kind, *rest in (*_own(provider), *_targets(policy, provider)):
             yield of_provider(kind, provider, *rest)
+        yield from _lanes(policy, provider)
         yield from _keys(provider)
         own = own_route(provider)
         yield of_route("idempotency", own)
@@ -126,14 +127,27 @@ def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tup
 
 
 def _lines(policy: PolicySnapshot, provider: ProviderSnapshot, *, everywhere: bool) -> list[tuple[str, ...]]:
-    """What tells the lines of a target apart: a route's lane, calls that are only observed, the kind of credential."""
-    kind = ("keys",) if provider.keys else ()
-    found: dict[tuple[str, ...], None] = {kind: None}
-    for route, _ in asking(policy, provider.name):
-        apart = ("observing", *kind) if route.observe and not everywhere else kind
-        found[apart] = None
-        found.update(((group_of(route.name, lane), *apart), None) for lane in route.lanes)
-    return list(found)
+    """What tells the lines of a target apart: calls that are only observed, and the kind of credential."""
+    routes = (route for route, _ in asking(policy, provider.name))
+    return list(dict.fromkeys([_kind(provider), *(_apart(provider, one, everywhere=everywhere) for one in routes)]))
+
+
+def _lanes(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tuple[Identity, ...]]:
+    """The lines of the lanes of all routes that ask a provider."""
+    everywhere = provider.observe or policy.observe
+    routes = {route.name: route for route, _ in asking(policy, provider.name)}.values()
+    for route, model in product(routes, (*named_models(policy, provider.name), OTHER)):
+        apart = _apart(provider, route, everywhere=everywhere)
+        yield from (of_lane(provider, route, lane, model, *apart) for lane in route.lanes)
+
+
+def _apart(provider: ProviderSnapshot, route: RouteSnapshot, *, everywhere: bool) -> tuple[str, ...]:
+    kind = _kind(provider)
+    return ("observing", *kind) if route.observe and not everywhere else kind
+
+
+def _kind(provider: ProviderSnapshot) -> tuple[str, ...]:
+    return ("keys",) if provider.keys else ()
 
 
 def _guarded(
