@@ -7,11 +7,14 @@ place as long as calls have lately done. Keys are chosen, waited for and refused
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from proxy.decisions.deadline import WaitLimits
+from proxy.decisions.forecast import too_large
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.decisions.room import LOWEST
-from proxy.decisions.taking import above, emptiest, usable
+from proxy.decisions.taking import emptiest, usable
 from proxy.observer import Would
 
 SMOOTHING = 0.1
@@ -43,29 +46,32 @@ def would_do(
     line: Line, tally: Tally, waits: WaitLimits, now: float, *, klass: int = 1, tokens: float = 0.0
 ) -> Would | None:
     """Returns what enforcing would do to a call that comes now and may wait so long; None: let it go."""
+    if too_large(line, tokens) is not None:
+        return Would.CONTEXT_TOO_LONG
+    groups = line.groups[klass]
     quota = _quota(line, klass, tokens, now)
-    full = _fullest(line, now)
+    full = _fullest(line, groups, now)
     if quota > waits.quota_wait:
         return Would.QUOTA_EXHAUSTED
     if full is None:
         return Would.WAIT if quota > 0 or (klass == LOWEST and not line.room.idle(now)) else None
-    before = full.used - full.size
+    before, most = -full.left(groups), full.most(groups)
     if before >= line.room.max_waiters:
         return Would.QUEUE_FULL
-    if not full.size or tally.hold_seconds * (before + 1) / full.size >= waits.queue:
+    if most <= 0 or tally.hold_seconds * (before + 1) / most >= waits.queue:
         return Would.QUEUE_TIMEOUT
     return Would.WAIT
 
 
-def _fullest(line: Line, now: float) -> Places | None:
-    """Returns the limit whose queue would be the longest; None when the call has a place in all."""
-    full = [places for places in line.limits if places.used >= places.size]
+def _fullest(line: Line, groups: Collection[str], now: float) -> Places | None:
+    """Returns the limit whose queue would be the longest; None when a call of these groups has a place in all."""
+    full = [places for places in line.limits if not places.free(groups)]
     if line.ring is not None:
         own = [key.places for key in usable(line.ring, now)]
-        taken = [places for places in own if places is not None and places.used >= places.size]
+        taken = [places for places in own if places is not None and not places.free(groups)]
         if taken and len(taken) == len(own):
-            full.append(min(taken, key=above))
-    return max(full, key=above, default=None)
+            full.append(max(taken, key=lambda places: places.left(groups)))
+    return min(full, key=lambda places: places.left(groups), default=None)
 
 
 def _quota(line: Line, klass: int, tokens: float, now: float) -> float:

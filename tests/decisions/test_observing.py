@@ -11,11 +11,11 @@ from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.keys import KeyRing
 from proxy.decisions.observing import Tally, would_do
 from proxy.decisions.permits import Permit
-from proxy.decisions.places import Places
+from proxy.decisions.places import URGENT, Places
 from proxy.decisions.queues import Line, Waiter
 from proxy.decisions.taking import least_busy
 from proxy.observer import Would
-from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room, an_ask
+from tests.decisions.waiting_room import NOW, a_bucket, a_key, a_line, a_ring, a_room, an_ask
 
 QUEUE = 10.0
 
@@ -53,6 +53,56 @@ def test_a_wait_that_would_be_too_long_would_end_in_a_refusal() -> None:
     assert would(taken(4 + 3, 4), hold=9.0) is Would.WAIT
     assert would(taken(4 + 3, 4), hold=11.0) is Would.QUEUE_TIMEOUT
     assert would(taken(4, 4), queue=0.0) is Would.QUEUE_TIMEOUT
+
+
+def asked(line: Line, klass: int, *, tokens: float = 0.0, hold: float = 0.0) -> Would | None:
+    tally = Tally()
+    tally.held(hold)
+    return would_do(line, tally, WaitLimits(queue=QUEUE, quota_wait=30.0), NOW, klass=klass, tokens=tokens)
+
+
+def test_what_is_kept_for_others_is_no_place() -> None:
+    share = taken(2, 4)
+    share.reserve([(URGENT, 0.25), ("lane chat/100", 0.25)])
+    line = a_line(a_room(), share)
+    short = a_line(a_room(), share, lanes=["lane chat/100"])
+    assert [asked(one, klass) for one in (line, short) for klass in (0, 1)] == [None, Would.WAIT, None, None]
+    assert asked(line, 1, hold=19.0) is Would.WAIT
+    assert asked(line, 1, hold=21.0) is Would.QUEUE_TIMEOUT
+    share.reserve([(URGENT, 1.0)])
+    assert [asked(line, klass) for klass in (0, 1)] == [None, Would.QUEUE_TIMEOUT]
+
+
+def test_what_is_kept_of_a_key_for_others_is_no_place() -> None:
+    key = a_key("a1", size=2)
+    assert key.places is not None
+    key.places.reserve([(URGENT, 0.5)])
+    key.places.used = 1
+    line = a_line(a_room(), ring=a_ring(key))
+    assert [asked(line, klass) for klass in (0, 1)] == [None, Would.WAIT]
+
+
+def test_p2_would_wait_for_idle_capacity() -> None:
+    room = a_room(share=4)
+    line = a_line(room)
+    assert asked(line, 2) is None
+    for _ in range(3):
+        room.starts(1)
+    assert [asked(line, klass) for klass in (1, 2)] == [None, Would.WAIT]
+
+
+def test_what_is_larger_than_a_minute_of_the_fleet_would_be_too_long() -> None:
+    line = a_line(a_room(), tokens=(a_bucket(600.0, most=600.0),))
+    assert asked(line, 1, tokens=600.0) is Would.WAIT
+    assert asked(line, 1, tokens=601.0) is Would.CONTEXT_TOO_LONG
+
+
+def test_quota_that_comes_too_late_would_be_exhausted() -> None:
+    bucket = a_bucket(60.0, burst=60.0)
+    line = a_line(a_room(), requests=(bucket,))
+    assert asked(line, 1) is Would.WAIT
+    bucket.take(30.0, NOW)
+    assert asked(line, 1) is Would.QUOTA_EXHAUSTED
 
 
 def test_where_nothing_is_granted_every_call_would_time_out() -> None:
