@@ -66,6 +66,11 @@ class Permit:
         self._unasked = not request
         self._spent = tokens
 
+    @property
+    def unused(self) -> float:
+        """Tokens that come back at its release; below zero: that are paid then."""
+        return self.tokens - self._spent
+
     def release(self, now: float) -> None:
         """Gives the places back, settles the quotas, and lets the next waiters go."""
         if self.released:

@@ -111,12 +111,12 @@ class AdmissionStage:
         """Releases the permit, and says what the attempt has used: one that reached nobody has used nothing."""
         attempt = exchange.attempt
         try:
-            if attempt is not None and attempt.rates is not None:
-                take_hints(permit, exchange, self._clock.now(), instances=self._instances)
             if self._meter is not None:
                 self._meter.settle(permit, exchange)
             elif attempt is None or not attempt.sent_bytes:
                 permit.settle(request=False, tokens=0.0)
+            if attempt is not None and attempt.rates is not None:
+                take_hints(permit, exchange, self._clock.now(), instances=self._instances)
         finally:
             permit.release(self._clock.now())
 

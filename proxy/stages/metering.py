@@ -111,21 +111,21 @@ def take_hints(permit: Permit, exchange: Exchange, now: float, *, instances: int
     """Takes the provider's word for what is left of the key: a ceiling for the bucket that it is about.
 
     It corrects a policy that promises too much; it does not count what has gone out since. A refusal that this lets
-    through rests the key, and another one is asked.
+    through rests the key, and another one is asked. Asked after the permit was settled: what comes back of it at its
+    release lifts nothing above that word, whichever of several calls at once has heard it.
     """
     attempt, key, line = exchange.attempt, permit.key, permit.line
     if attempt is None or attempt.rates is None or key is None:
         return
     left = key.left
-    if not left.learn(attempt.rates, now, sent_at=attempt.connected_at or None, instances=instances):
-        return
+    left.learn(attempt.rates, now, sent_at=attempt.connected_at or None, instances=instances)
     alone = line.ring is not None and len(line.ring.keys) == 1
-    for amount, own, shared in (
-        (left.requests(now), key.requests, line.requests),
-        (left.tokens(now), key.tokens, line.tokens),
+    for amount, back, own, shared in (
+        (left.requests(now), 0.0, key.requests, line.requests),
+        (left.tokens(now), permit.unused, key.tokens, line.tokens),
     ):
         if amount is not None and (bucket := _told_of(own, shared, alone=alone)) is not None:
-            bucket.hint(amount, now)
+            bucket.hint(amount - back, now)
 
 
 def _told_of(own: tuple[Bucket, ...], shared: tuple[Bucket, ...], *, alone: bool) -> Bucket | None:

@@ -82,6 +82,7 @@ POLICY: dict[str, Any] = {
         "rated": {**keys("ab", rpm=600, tpm=6_000_000), "timeouts": {"quota_wait": "50ms"}},
         "alone": {**keys("a"), "limits": {"headroom": 1.0, "rpm": 60}, "timeouts": {"quota_wait": "20ms"}},
         "unrated": {**keys("a"), "timeouts": {"quota_wait": "20ms"}},
+        "promised": keys("a", tpm=600_000),
         "tokens": {**keys("ab", tpm=600), "timeouts": {"quota_wait": "1ms"}},
         "twenty": {**keys(NAMES), "timeouts": {"quota_wait": "5s"}},
         "soonest": {**keys("ab"), "timeouts": {"quota_wait": "10s"}},
@@ -165,10 +166,22 @@ async def test_a_key_of_which_nothing_is_left_is_not_used_until_its_bucket_has_m
     assert left(await lab.proxy.status(), "rated")[0] < 5
 
 
-def left(status: Any, provider: str) -> list[float]:
-    """Returns how many requests are left of each key."""
+def left(status: Any, provider: str, *, unit: str = "requests") -> list[float]:
+    """Returns how many requests or tokens are left of each key."""
     rows = [row for row in status["quotas"] if row["limit"].startswith(f"key {provider}/")]
-    return [row["left"] for row in rows if row["unit"] == "requests"]
+    return [row["left"] for row in rows if row["unit"] == unit]
+
+
+async def test_what_comes_back_of_a_call_is_not_more_than_its_provider_says_is_left(lab: Lab) -> None:
+    """Each reserves forty thousand and uses eight: what the provider says of its tokens holds all the same."""
+    await lab.proxy.until(lambda status: left(status, "promised", unit="tokens") == [50_000])
+    headers = [(f"x-ratelimit-{name}-tokens", value) for name, value in [("limit", "600000"), ("remaining", "50")]]
+    lab["promised"].script = answers(200, said("hi"), headers=headers)
+    results = await asyncio.gather(*(ask(lab, "promised", max_tokens=10_000) for _ in range(4)))
+    assert {answer.status for answer in results} == {200}
+    # What the head said is the whole truth a moment later; ten thousand tokens a second come back.
+    after = max(answer.seconds for answer in results)
+    assert left(await lab.proxy.status(), "promised", unit="tokens")[0] < 5_000 + 10_000 * after
 
 
 async def test_the_word_for_the_only_key_binds_its_provider_s_bucket(lab: Lab) -> None:

@@ -263,6 +263,23 @@ def test_of_what_several_instances_use_alike_only_a_part_is_for_one() -> None:
     assert hinted(0, 1, instances=4) == [10.0]
 
 
+@pytest.mark.parametrize("used", [100.0, 1000.0, 2500.0])
+def test_what_comes_back_of_calls_lifts_nothing_above_the_word_that_they_have_heard(used: float) -> None:
+    bucket, key, now = a_bucket(60_000.0), a_key("a"), NOW + 60.0
+    key.reconfigure(weight=1.0, places=None, tokens=(bucket,))
+    line = a_line(a_room(), ring=a_ring(key))
+    permits = [Permit(line, key, now, lambda permit, now: None, tokens=1000.0) for _ in range(3)]
+    for permit in permits:
+        exchange = make_exchange(now=now)
+        rates = with_attempt(exchange).rates = RateLimits()
+        rates.tokens_limit, rates.tokens_remaining, rates.tokens_reset = 60_000, 40, 60.0
+        permit.settle(request=True, tokens=used)
+        take_hints(permit, exchange, now, instances=1)
+        permit.release(now)
+        assert bucket.level(now) <= 40.0
+    assert bucket.level(now) == 40.0 or used > 1000.0
+
+
 def test_a_call_without_a_key_or_without_a_word_says_nothing() -> None:
     quota = Tokens()
     exchange = a_call()
