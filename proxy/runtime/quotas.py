@@ -79,6 +79,7 @@ def _bucket(cores: Cores, identities: Sequence[Identity], limit: float | None) -
 
     def change() -> None:
         rate = most / shop.fleet.size
+        bucket.label = _label(identity)
         bucket.reconfigure(rate, shop.clock.now(), burst=quota.burst, most=most, reserved=reserved)
 
     shop.later(change)

@@ -241,6 +241,15 @@ async def test_less_than_a_call_needs_refuses_it_at_once(shop: Shop) -> None:
     assert waiter.refusal.reason is Reason.CONTEXT_TOO_LONG
 
 
+async def test_a_refusal_names_a_limit_as_the_policy_now_does(shop: Shop) -> None:
+    shop.live(SMALL % ", limits: {tpm: 600}")
+    renamed = (SMALL % ", was: alpha, limits: {tpm: 600}").replace("{alpha:", "{gamma:")
+    shop.live(renamed)
+    refusal = enter(shop, Names(provider="gamma"), tokens=5000.0, model="other")
+    assert isinstance(refusal, Refusal)
+    assert "tpm of gamma" in refusal.detail
+
+
 @pytest.mark.parametrize("minutes", [9, 60])
 async def test_a_debt_is_owed_however_long_its_provider_is_gone(shop: Shop, minutes: int) -> None:
     fleet = f"fleet: {{size: {{static: 100}}}}\n{SMALL % ', limits: {tpm: 6000, headroom: 1.0}'}"
