@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.caller import HOST, Headers
+from tests.integration.caller import HOST
 from tests.integration.harness import Lab, free_port, route
 from tests.integration.messages import CHAT, answers, closes, hangs, in_turn, resets, says
 from tests.integration.scripted import Exchange
@@ -120,7 +120,7 @@ async def test_get_is_repeatable_by_itself(lab: Lab) -> None:
     assert (answer.status, answer.attempts) == (200, 2)
 
 
-TOLD: list[tuple[Headers, float]] = [
+TOLD: list[tuple[list[tuple[str, str]], float]] = [
     ([("retry-after", "0.4")], 0.4),
     ([("retry-after", "400ms")], 0.4),
     ([("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "350ms")], 0.35),
@@ -132,7 +132,9 @@ TOLD: list[tuple[Headers, float]] = [
 
 
 @pytest.mark.parametrize(("number", "headers", "least"), [(at, *told) for at, told in enumerate(TOLD)])
-async def test_retry_is_never_earlier_than_told(lab: Lab, number: int, headers: Headers, least: float) -> None:
+async def test_retry_is_never_earlier_than_told(
+    lab: Lab, number: int, headers: list[tuple[str, str]], least: float
+) -> None:
     # A limit that is used up is a wait only where that is why the call was refused.
     status = 429 if headers[0][0].startswith("x-ratelimit") else 503
     lab["alpha"].script = in_turn(answers(status, headers=headers), says("hi"))
