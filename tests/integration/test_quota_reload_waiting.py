@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,7 +66,6 @@ class Door:
         self.lab = lab
         self.name = name
         self.calls: list[asyncio.Task[Answer]] = []
-        self.left = 0.0
 
     async def fills(self) -> None:
         """Lets one go, and the others wait."""
@@ -76,7 +75,7 @@ class Door:
         for number in range(COUNT):
             self.calls.append(asyncio.ensure_future(self.call(number)))
             if number:
-                await self.waiting(number)
+                await self.lab.proxy.until(partial(self.has_come, number + 1))
             else:
                 await self.calls[0]
 
@@ -84,12 +83,15 @@ class Door:
         """One more call, which says which one it is."""
         document = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "x" * 90}]}
         path = f"/{self.name}/v1/chat/completions?n={number}"
-        return await self.lab.call(path, json.loads(json.dumps(document)), within=60)
+        return await self.lab.call(path, document, within=60)
 
-    async def waiting(self, count: int) -> None:
-        """Waits until so many wait."""
-        rows = (self.name, count)
-        await self.lab.proxy.until(lambda s: rows in [(row["provider"], row["waiting"]) for row in s["queues"]])
+    def has_come(self, count: int, status: Any) -> bool:
+        """Whether so many have gone or wait."""
+        return self.stand(status) + len(self.order) >= count
+
+    def stand(self, status: Any) -> int:
+        """How many wait."""
+        return sum(row["waiting"] for row in status["queues"] if row["provider"] == self.name)
 
     @property
     def order(self) -> list[int]:
@@ -140,5 +142,5 @@ async def test_who_waits_for_a_provider_that_is_gone_goes_at_its_old_rate_in_its
 
 async def test_what_did_not_change_moves_nobody(doors: dict[str, Door]) -> None:
     door = doors["same"]
-    await door.waiting(COUNT - 1)
+    assert door.stand(await door.lab.proxy.status()) == COUNT - 1
     assert door.order == [0]
