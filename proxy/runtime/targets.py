@@ -47,6 +47,7 @@ class Provider:
         self._upstreams = [Upstream(address, self._cores) for address in snapshot.addresses]
         self._book = AddressBook(self._cores, self._upstreams) if len(self._upstreams) > 1 else None
         self._named = {model.name for model in snapshot.models}
+        self._estimates: dict[str, Estimates] = {}
         self._guards: dict[str, list[Guard]] = {}
 
     def name_model(self, model: str) -> None:
@@ -59,8 +60,15 @@ class Provider:
         return frozenset(self._named)
 
     def estimates(self, model: str) -> Estimates:
-        """Returns how many tokens the calls of a model usually take; models that callers invent share those of one."""
-        return self._cores.kept("estimates", Estimates, self.label(model))
+        """Returns how many tokens the calls of a model usually take."""
+        found = self._estimates.get(model)
+        if found is None:
+            found = self._estimates[model] = self._cores.kept("estimates", Estimates, model)
+        return found
+
+    def learned(self, model: str | None) -> Estimates:
+        """Returns those of the model that a caller asks for; of one that was never asked for, those of all such."""
+        return self._estimates.get(model or OTHER) or self.estimates(OTHER)
 
     def label(self, model: str) -> str:
         """Returns the model's name in metrics: its own where the policy names it."""

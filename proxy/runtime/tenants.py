@@ -60,6 +60,6 @@ def _counting(route: RouteSnapshot, providers: dict[str, Provider]) -> TokenCoun
         unasked = Estimates()
         return TokenCounting(lambda model: unasked, CountSettings())
     provider, own = providers[first.provider], first.model
-    known = {model: provider.estimates(model) for model in (*sorted(provider.named), OTHER)}
-    other = known[OTHER]
-    return TokenCounting(lambda model: known.get(own or model or OTHER, other), provider.snapshot.count)
+    for model in (*sorted(provider.named), OTHER):
+        provider.estimates(model)
+    return TokenCounting(lambda model: provider.learned(own or model), provider.snapshot.count)

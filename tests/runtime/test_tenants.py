@@ -96,11 +96,13 @@ async def test_estimates_are_those_of_the_first_that_the_route_asks(shop: Shop) 
     stage = stage_of(shop, PLAIN + TENANTS, PATHS[0])
     assert stage is not None
     assert stage._tokens.estimates("gpt-x") is shop.core(Estimates, "estimates", "alpha", "large")
-    own = stage_of(shop, PLAIN + TENANTS, PATHS[2])
-    assert own is not None
+    plan = plan_of(shop, PLAIN + TENANTS, PATHS[2])
+    own: Any = within(within(plan.call)[1])[0]
     assert own._tokens.estimates("large") is shop.core(Estimates, "estimates", "alpha", "large")
     assert own._tokens.estimates("gpt-x") is shop.core(Estimates, "estimates", "alpha", "other")
     assert own._tokens.estimates(None) is own._tokens.estimates("gpt-x")
+    tiers_of(plan)[0].targets.of("gpt-x")
+    assert own._tokens.estimates("gpt-x") is shop.core(Estimates, "estimates", "alpha", "gpt-x")
 
 
 @pytest.mark.parametrize(
