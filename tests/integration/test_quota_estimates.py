@@ -189,7 +189,7 @@ async def test_what_models_take_is_learned_and_shown(lab: Lab) -> None:
     lab["learns"].script = told(450, 30)
     for _ in range(20):
         assert (await ask(lab, "learns", 900)).status == 200
-    row = await lab.row("estimates", provider="learns", model="other")
+    row = await lab.row("estimates", provider="learns", model="learns")
     assert row["reports"] >= 20
     assert row["bytes_per_token"] == pytest.approx(2, rel=0.2)
     assert row["output_tokens"] == 30
