@@ -118,23 +118,27 @@ class Admission:
         """
         standing = self._standing
         turns: list[_Turn] = []
+        stuck: list[_Turn] = []  # nobody is passed while somebody else still has a turn
         for shortage in [standing.everybody(now)] if things is None else standing.lacked(things):
             self._has_turn(shortage, turns, now)
-        while turns:
-            shortage = heapq.heappop(turns)[-1]
+        while turns or stuck:
+            may_pass = not turns
+            klass, first, _, shortage = heapq.heappop(turns or stuck)
             queue = shortage.first()
             if queue is None:
                 continue  # nothing is left of it
-            stays = not self._serve(queue, now) and queue.shortage is shortage
-            if not stays or self._pass_by(shortage, queue, now):
+            if may_pass and (queue.klass, queue.first) == (klass, first):
+                stays = not self._pass_by(shortage, queue, now)
+            elif stays := not self._serve(queue, now) and queue.shortage is shortage:
+                heapq.heappush(stuck, (queue.klass, queue.first, id(shortage), shortage))
+            if not stays:
                 self._has_turn(shortage, turns, now)
             for other in standing.to_look_at():
                 self._has_turn(other, turns, now)
 
     def _has_turn(self, shortage: Shortage[Queue], turns: list[_Turn], now: float) -> None:
         """Lets a shortage take its turn, unless nobody in it could go for certain."""
-        queue = shortage.first()
-        if queue is None:
+        if (queue := shortage.first()) is None:
             return
         if not shortage.certain(now):
             heapq.heappush(turns, (queue.klass, queue.first, id(shortage), shortage))

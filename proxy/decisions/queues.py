@@ -199,7 +199,12 @@ class Waiter:
         return f"<Waiter {self.sequence} of {self.line.name}, lacks a {self.lack}>"
 
     def lacks(self, lack: Lack, now: float) -> None:
-        """Notes what is missing now; of its two clocks, for what time brings and for the rest, only one runs."""
+        """Notes what is missing now; of its two clocks, for what time brings and for the rest, only one runs.
+
+        A clock that has run out stays so.
+        """
+        if self.expires_at <= now:
+            return
         if (lack in TIMED) is not (self.lack in TIMED):
             self.spent, self.lack_since = now - self.lack_since, now - self.spent
         self.lack = lack

@@ -70,6 +70,13 @@ def test_what_a_queue_lacks_now_decides_which_clock_of_all_its_waiters_runs() ->
     assert books.standing.lacked([books.bucket, books.places]) == [books.standing.shortage(books.places)]
 
 
+def test_a_clock_that_has_run_out_stays_so_whatever_is_lacked_now() -> None:
+    books = Books()
+    waiter = books.join(an_ask(queue=5.0, quota_wait=20.0))
+    books.standing.lacks(books.line.queues[P1], Lack.QUOTA, books.standing.shortage(books.bucket), NOW + 5.0)
+    assert [late for late, _ in books.standing.late(NOW + 5.0)] == [waiter]
+
+
 def test_where_part_of_a_thing_may_do_for_those_behind_a_new_member_is_looked_at_once() -> None:
     books = Books()
     books.join()
