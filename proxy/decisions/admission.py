@@ -4,19 +4,18 @@ Owns every queue. A waiter holds nothing; on its turn it takes, in one synchrono
 binds it, its requests and tokens of every quota, and a key; or it stays.
 
 The order: whenever something comes back, of all queues' next waiters (a queue is one target, one lane and one class)
-that now lack nothing the one with the lowest class goes, and of these the one whose queue has waited the longest; and
-so on until none can. In a queue tenants take turns (`fair`), and each tenant's waiters go as they came. So nothing is
-left free that somebody could use: who lacks a place that only its own target needs is passed by others, and loses no
-turn, because for what all need (the process's places) it still stands by its arrival. In a class nobody starves: of
-those who came before it only finitely many can pass it. A newcomer goes at once only if nobody of its class or a higher
-one stands before it at its target, and takes only what no waiter can use.
+that now lack nothing the one with the lowest class goes, and of these one of the provider at which somebody has waited
+the longest; and so on until none can. At a provider tenants take turns (`fair`), in a queue and among queues, and each
+tenant's waiters go as they came. So nothing is left free that somebody could use: who lacks a place that only its own
+target needs is passed by others, and loses no turn, because for what all need (the process's places) it still stands by
+its arrival. In a class nobody starves: of those who came before it only finitely many can pass it. A newcomer goes at
+once only if nobody of its class or a higher one stands before it at its target, and takes only what no waiter can use.
 
 Who lacks tokens may be passed by others that need fewer, but only for `PASSING_SECONDS`.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable
 from math import inf
 
@@ -25,7 +24,7 @@ from proxy.decisions.keys import Key, Lack
 from proxy.decisions.permits import Permit
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Ask, Line, Queue, Refusal, Waiter
-from proxy.decisions.shortage import Shortage, Thing
+from proxy.decisions.shortage import Shortage, Thing, whose_turn
 from proxy.decisions.standing import Standing
 from proxy.decisions.taking import Missing, find
 
@@ -33,8 +32,6 @@ PASSING_SECONDS = 1.0
 """How long the first of those who lack tokens may be passed by others that need fewer."""
 MOST_PASSING = 8
 """How many of a queue are looked at for one that needs fewer."""
-_Turn = tuple[int, int, int, Shortage[Queue]]
-"""Class and arrival of the first of those who lack a thing; a number that keeps equal ones apart."""
 
 
 class Admission:
@@ -80,7 +77,7 @@ class Admission:
         if before is not None and before.shortage is not None:
             lack, shortage = before.lack, before.shortage
         else:
-            missing = self._stands_behind(line, (ask.klass, inf), now) if standing.waiting else None
+            missing = self._stands_behind(line, ask.klass, now) if standing.waiting else None
             taken = missing or self._take(line, ask.klass, ask.tokens, ask.tried, now)
             if isinstance(taken, Permit):
                 return taken
@@ -90,7 +87,7 @@ class Admission:
             return refusal
         waiter = standing.join(line, ask, lack, shortage, now)
         self._set_alarm(waiter, waiter.lack, now)
-        first = shortage.first()
+        first = shortage.first() if shortage.divisible else None
         if first is not None and first.needs_quota and not _blocks(first, now):
             self._at(now, now)  # it may need so little that it may pass
         return waiter
@@ -117,31 +114,31 @@ class Admission:
         `things` are all that may have come back; without them anything may have changed, the policy too.
         """
         standing = self._standing
-        turns: list[_Turn] = []
-        stuck: list[_Turn] = []  # nobody is passed while somebody else still has a turn
+        turns: list[Shortage[Queue]] = []
+        stuck: dict[Shortage[Queue], Waiter] = {}  # nobody is passed while somebody else still has a turn
         for shortage in [standing.everybody(now)] if things is None else standing.lacked(things):
             self._has_turn(shortage, turns, now)
-        while turns or stuck:
-            may_pass = not turns
-            klass, first, _, shortage = heapq.heappop(turns or stuck)
-            queue = shortage.first()
-            if queue is None:
-                continue  # nothing is left of it
-            if may_pass and (queue.klass, queue.first) == (klass, first):
-                stays = not self._pass_by(shortage, queue, now)
-            elif stays := not self._serve(queue, now) and queue.shortage is shortage:
-                heapq.heappush(stuck, (queue.klass, queue.first, id(shortage), shortage))
+        while (queue := whose_turn(turns) or whose_turn(stuck)) is not None:
+            found, waiter = queue.shortage, queue.waiters.next
+            assert found is not None
+            may_pass = found not in turns
+            if not may_pass:
+                turns.remove(found)
+            if may_pass and stuck.pop(found) is waiter:
+                stays = not self._pass_by(found, queue, now)
+            elif stays := not self._serve(queue, now) and queue.shortage is found:
+                stuck[found] = waiter
             if not stays:
-                self._has_turn(shortage, turns, now)
+                self._has_turn(found, turns, now)
             for other in standing.to_look_at():
                 self._has_turn(other, turns, now)
 
-    def _has_turn(self, shortage: Shortage[Queue], turns: list[_Turn], now: float) -> None:
+    def _has_turn(self, shortage: Shortage[Queue], turns: list[Shortage[Queue]], now: float) -> None:
         """Lets a shortage take its turn, unless nobody in it could go for certain."""
-        if (queue := shortage.first()) is None:
+        if not shortage.members or shortage in turns:
             return
         if not shortage.certain(now):
-            heapq.heappush(turns, (queue.klass, queue.first, id(shortage), shortage))
+            turns.append(shortage)
         else:
             self._at(shortage.idle_at(now), now)
 
@@ -249,8 +246,7 @@ class Admission:
 
     def _try(self, queue: Queue, waiter: Waiter, now: float) -> Missing | None:
         """Lets a waiter of this queue go, or says what is missing."""
-        behind_next = 0.5 * (waiter is not queue.waiters.next)
-        missing = self._stands_behind(queue.line, (queue.klass, queue.first + behind_next), now)
+        missing = self._stands_behind(queue.line, queue.klass, now, waiter=waiter)
         if missing is not None:
             return missing
         taken = self._take(queue.line, waiter.klass, waiter.tokens, waiter.tried, now)
@@ -259,14 +255,17 @@ class Admission:
         self._hand(waiter, taken)
         return None
 
-    def _stands_behind(self, line: Line, place: tuple[int, float], now: float) -> Missing | None:
-        """Returns what may not be taken although it might fit: those before this place have waited for more of it.
+    def _stands_behind(self, line: Line, klass: int, now: float, *, waiter: Waiter | None = None) -> Missing | None:
+        """Returns what may not be taken although it might fit: those before a `waiter` have waited for more of it.
 
-        `place` is a class and an arrival. As long as they may be passed, `pump` lets go who needs less.
+        Before a newcomer are all of its class. As long as they may be passed, `pump` lets go who needs less.
         """
+        own = line.queues[klass] if waiter is not None else None
         for shortage in self._standing.lacked(line.timed):
             for queue in shortage.members:
-                if _blocks(queue, now) and (queue.klass, queue.first) < place:
+                if not _blocks(queue, now) or queue.klass > klass:
+                    continue
+                if own is None or (queue.waiters.next is not waiter if queue is own else queue.goes_before(own)):
                     return Lack.QUOTA, shortage.thing
         return None
 

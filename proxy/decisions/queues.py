@@ -41,7 +41,7 @@ class Queue:
     def __init__(self, line: Line, klass: int) -> None:
         self.line = line
         self.klass = klass
-        self.waiters: FairQueue[Waiter] = FairQueue()
+        self.waiters: FairQueue[Waiter] = FairQueue(line.room.turns[klass])
         self.lack = Lack.PERMIT
         self.shortage: Shortage[Queue] | None = None
 
@@ -55,6 +55,22 @@ class Queue:
     def first(self) -> int:
         """The number of its earliest waiter."""
         return self.waiters.oldest
+
+    @property
+    def kin(self) -> object:
+        """What the queues have in common among which tenants take turns."""
+        return self.line.room.turns[self.klass]
+
+    @property
+    def turn(self) -> tuple[float, int]:
+        """When its next waiter's tenant has its turn, among the queues of the same kin."""
+        return self.waiters.turn
+
+    def goes_before(self, other: Queue) -> bool:
+        """Whether its turn comes before another queue's: by class, among kin by tenants' turns, else by arrival."""
+        if self.kin is other.kin:
+            return self.turn < other.turn
+        return (self.klass, self.first) < (other.klass, other.first)
 
     @property
     def groups(self) -> Collection[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from proxy.decisions.fair import Turns
+
 IDLE_AFTER_SECONDS = 1.0
 """Capacity is idle when no P0 or P1 has run for so long."""
 CLASSES = 3
@@ -26,12 +28,12 @@ class QueueSettings:
 class Room:
     """How many wait and run at a provider, and the bounds; `observes`: nobody waits for a place in it.
 
-    `pressing` counts the waiters of P0 and P1.
+    `pressing` counts the waiters of P0 and P1. `turns` are those of the tenants that wait, by class.
     """
 
     __slots__ = (
         "_bodies", "_classes", "_ended_at", "_idle_below", "_running", "max_bytes", "max_waiters", "name", "observes",
-        "pressing", "waiting",
+        "pressing", "turns", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -39,6 +41,7 @@ class Room:
         self.waiting = self.pressing = 0
         self._classes = [0] * CLASSES
         self._bodies = [0] * CLASSES
+        self.turns = tuple(Turns() for _ in range(CLASSES))
         self.max_waiters = self.max_bytes = 0
         self.observes = False
         self._running = [0] * CLASSES

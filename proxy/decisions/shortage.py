@@ -7,6 +7,7 @@ not go, so nobody looks at it; when it does come back, only the queues that stan
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from math import inf
 from typing import Generic, Protocol, TypeVar
 
@@ -24,13 +25,23 @@ Thing = Places | KeyRing | Bucket | Room
 
 
 class Queued(Protocol):
-    """A queue as a shortage sees it; `klass` 0 goes first, then the lowest `first`."""
+    """A queue as a shortage sees it; `klass` 0 goes first, then the lowest `first`; among kin the lowest `turn`."""
 
     klass: int
 
     @property
     def first(self) -> int:
         """When its first waiter came, as a number that grows; asked only of a queue in which somebody waits."""
+        ...
+
+    @property
+    def kin(self) -> object:
+        """What queues have in common among which tenants take turns; never the same for two classes."""
+        ...
+
+    @property
+    def turn(self) -> tuple[float, int]:
+        """When it has its turn among its kin; asked only of a queue in which somebody waits."""
         ...
 
     def going(self, rounds: int) -> int:
@@ -75,6 +86,14 @@ class Shortage(Generic[Q]):
 
     def first(self) -> Q | None:
         """Returns the queue whose turn it is; None when nobody lacks this."""
+        earliest = self.earliest()
+        if earliest is None or len(self.members) == 1:
+            return earliest
+        kin = earliest.kin
+        return min((queue for queue in self.members if queue.kin is kin), key=_turn)
+
+    def earliest(self) -> Q | None:
+        """Returns the queue of the lowest class whose earliest waiter came first: its kin have their turn."""
         heap = self._heap
         while heap:
             klass, sequence, queue = heap[0]
@@ -151,3 +170,21 @@ class Shortage(Generic[Q]):
         """Returns a fair Retry-After: the seconds until those before a newcomer have gone, 1 at least."""
         standing = sum(len(queue) for queue in self.members if queue.klass <= klass)
         return max(SHORTEST_RETRY_AFTER, self.holds.mean(now) * (standing + 1) / max(self.at_once, 1))
+
+
+def whose_turn(shortages: Iterable[Shortage[Q]]) -> Q | None:
+    """Returns which queue of several shortages has its turn; None when nobody stands in any."""
+    standing = [(earliest, shortage) for shortage in shortages if (earliest := shortage.earliest()) is not None]
+    if len(standing) < 2:
+        return standing[0][1].first() if standing else None
+    kin = min((earliest for earliest, _ in standing), key=_place).kin
+    firsts = (shortage.first() for earliest, shortage in standing if earliest.kin is kin)
+    return min((queue for queue in firsts if queue is not None), key=_turn)
+
+
+def _place(queue: Queued) -> tuple[int, int]:
+    return queue.klass, queue.first
+
+
+def _turn(queue: Queued) -> tuple[float, int]:
+    return queue.turn

@@ -131,6 +131,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.queues", "proxy.decisions.shortage"),
         ("proxy.decisions.ramp", "proxy.decisions.places"),
         ("proxy.decisions.retry", "proxy.decisions.window"),
+        ("proxy.decisions.room", "proxy.decisions.fair"),
         ("proxy.decisions.shortage", "proxy.decisions.holds"),
         ("proxy.decisions.shortage", "proxy.decisions.keys"),
         ("proxy.decisions.shortage", "proxy.decisions.places"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
 from proxy.decisions.admission import MOST_PASSING
 from proxy.decisions.permits import Permit
@@ -37,7 +38,7 @@ class Callers(World):
             self.taken(answer)
             same = [g for g in self.waiting if g.waiter.line is line and g.waiter.klass <= ask.klass]
             assert not same, "a newcomer went before those of its target"
-            self.in_order((ask.klass, 1 << 60), line)
+            self.in_order((ask.klass, inf, 0), line)
             self.held.append(answer)
         elif isinstance(answer, Waiter):
             guest = Guest(answer, ask.klass, self.now)
@@ -62,9 +63,7 @@ class Callers(World):
         self.counts["promoted"] += waiter.klass != guest.klass
         self.taken(waiter.permit)
         self.in_turn(waiter)
-        queue = waiter.line.queues[waiter.klass]
-        first = min([waiter.sequence, *([queue.first] if queue.waiters else [])])
-        self.in_order((waiter.klass, first), waiter.line)
+        self.in_order((waiter.klass, *self.turn), waiter.line)
 
     def in_turn(self, waiter: Waiter) -> None:
         """Of its own tenant nobody came before it, but who needs more tokens and waits for them not long."""
@@ -75,7 +74,7 @@ class Callers(World):
                 self.counts["passed"] += passed
                 assert not passed or self.needs_quota(waiter.line.queues[waiter.klass])
 
-    def in_order(self, place: tuple[int, int], line: Line) -> None:
+    def in_order(self, place: tuple[int, float, int], line: Line) -> None:
         """Nobody of a higher class could have gone instead, and nobody was passed who was passed for long enough."""
         for guest in self.waiting:
             if guest.queue.waiters.next is not guest.waiter or guest.place >= place:

@@ -48,9 +48,9 @@ class Guest:
         return self.waiter.line.queues[self.waiter.klass]
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Where its queue stands among all."""
-        return self.waiter.klass, self.queue.first
+    def place(self) -> tuple[int, float, int]:
+        """Where its queue stands among those of its provider."""
+        return self.waiter.klass, *self.queue.turn
 
 
 class BookedAdmission(Admission):
@@ -64,6 +64,10 @@ class BookedAdmission(Admission):
         """Enters it."""
         self.world.settled(permit)
         super().returned(permit, now)
+
+    def _hand(self, waiter: Waiter, permit: Permit) -> None:
+        self.world.turn = waiter.line.queues[waiter.klass].turn
+        super()._hand(waiter, permit)
 
 
 class World:
@@ -94,6 +98,7 @@ class World:
         self.limited = dict.fromkeys(RATES, True)
         self.bind()
         self.waiting: list[Guest] = []
+        self.turn = 0.0, 0
         self.out: dict[Permit, tuple[Places, ...]] = {}
         self.used: dict[Permit, tuple[bool, float]] = {}
         self.high_ended_at = dict.fromkeys(self.rooms, -inf)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from proxy.decisions import fair
 from proxy.decisions.fair import FairQueue
 
 
@@ -23,7 +24,8 @@ class Door:
     """A queue, and who was served, in their order."""
 
     def __init__(self) -> None:
-        self.queue: FairQueue[Somebody] = FairQueue()
+        self.turns = fair.Turns()
+        self.queue: FairQueue[Somebody] = FairQueue(self.turns)
         self.arrivals = 0
         self.served: list[Somebody] = []
 
@@ -142,9 +144,24 @@ def test_tenants_are_forgotten_once_they_start_like_anybody_new() -> None:
     for number in range(2000):
         door.come(f"new {number}", 1.0)
         door.serve(2)
-    assert len(door.queue._ends) < 50
+    assert len(door.turns._ends) < 50
     door.serve(len(door.queue))
-    assert (door.queue._ends, repr(door.queue)) == ({}, "<FairQueue 0 of 0 tenants>")
+    assert (door.turns._ends, repr(door.queue)) == ({}, "<FairQueue 0 of 0 tenants>")
+
+
+def test_what_a_tenant_gets_in_one_queue_counts_in_those_that_share_its_turns() -> None:
+    door, other = Door(), Door()
+    other.queue = FairQueue(door.turns)
+    door.come("a", *[1.0] * 4)
+    door.come("b", *[1.0] * 4)
+    other.come("a", *[1.0] * 4)
+    other.serve(2)
+    assert door.serve(4) == "bbab"
+    assert other.queue.turn == (3.0, 3)
+    assert [one.sequence for one in other.queue.before("b", 1.0)] == [3]
+    door.serve(len(door.queue))
+    other.serve(len(other.queue))
+    assert (door.turns.starts, repr(door.turns)) == ({}, "<Turns of 0 tenants>")
 
 
 def test_all_stand_in_the_order_of_their_arrival_for_who_asks_who_is_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from proxy.decisions.holds import FEWEST_HOLDS
 from proxy.decisions.keys import Lack
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line, Queue, Waiter
-from proxy.decisions.shortage import MARGIN, Shortage
+from proxy.decisions.shortage import MARGIN, Shortage, whose_turn
 from proxy.outcome import Outcome, OutcomeKind
 from tests.decisions.waiting_room import NOW, a_key, a_line, a_ring, a_room, an_ask
 
@@ -70,6 +71,25 @@ def test_the_turn_is_right_whatever_queues_have_gone_come_back_or_lost_their_fir
             wanted = min(inside, key=lambda queue: (queue.klass, queue.first), default=None)
             assert shortage.first() is wanted
             assert shortage.members == set(inside)
+
+
+def test_among_the_queues_of_one_provider_tenants_take_turns_wherever_they_stand() -> None:
+    room = a_room()
+    one, other, elsewhere = a_line(room), a_line(room, name="alpha/n"), a_line(a_room("beta"), name="beta/m")
+    for line, tenant, sequences in ((one, "a", (1, 3)), (other, "b", (4, 5)), (elsewhere, "b", (2, 6))):
+        for sequence in sequences:
+            waiter = Waiter(line, Lack.PERMIT, replace(an_ask(), tenant=tenant), NOW, sequence)
+            line.queues[1].waiters.append(waiter)
+    places = [a_shortage(Places("provider", 0)), a_shortage(Places("process", 0))]
+    for line, shortage in ((one, places[0]), (other, places[1]), (elsewhere, places[1])):
+        line.queues[1].stand_in(shortage)
+    order = []
+    while (first := whose_turn(places)) is not None:
+        order.append(first.waiters.next.sequence)
+        first.waiters.remove(first.waiters.next, served=True)
+        if not first.waiters:
+            first.stand_in(None)
+    assert order == [1, 2, 4, 3, 5, 6]
 
 
 # Whether waiting is hopeless.
