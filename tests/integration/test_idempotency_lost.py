@@ -146,18 +146,18 @@ async def test_an_answer_too_large_to_keep_is_not_executed_again(lab: Lab) -> No
 
 
 async def test_an_account_that_is_full_by_the_time_of_the_retry_is_no_reason_to_ask_another_one(lab: Lab) -> None:
-    gates = [asyncio.Event(), asyncio.Event()]
-    lab["accounts"].script = in_turn(closes, *(when(gate, says("hi")) for gate in gates), says("twice"))
+    lose, answer_others = asyncio.Event(), asyncio.Event()
+    late = when(answer_others, says("hi"))
+    lab["accounts"].script = in_turn(when(lose, closes), late, late, says("twice"))
     lost = asyncio.ensure_future(lab.chat("accounts", headers=key("full")))
-    await lab.proxy.until(lambda status: status["in_flight"] == 1 and not any(r["in_use"] for r in status["keys"]))
-    others = [asyncio.ensure_future(lab.chat("accounts")) for _ in gates]
-    await lab.proxy.until(lambda status: all(r["in_use"] for r in status["keys"] if r["provider"] == "accounts"))
-    first = (await lab.proxy.status())["holders"]
-    gates[[row["key"] for row in first].index("two")].set()
+    await lab.proxy.until(lambda status: status["permits_out"] == 1)
+    others = [asyncio.ensure_future(lab.chat("accounts")) for _ in range(2)]
+    await lab.proxy.until(lambda status: sum(row["waiting"] for row in status["queues"]) == 1)
+    # Who waits is given the account that the lost call had, before that is tried again.
+    lose.set()
     answer = await lost
     assert (answer.status, answer.reason) == (504, "maybe_executed")
-    for gate in gates:
-        gate.set()
+    answer_others.set()
     assert [(await other).status for other in others] == [200, 200]
     assert sum(request.header("x-once") is not None for request in lab["accounts"].seen) == 1
 
