@@ -94,7 +94,7 @@ class AdmissionStage:
             if self._adapting is None:
                 outcome = await call_next(exchange)
             else:
-                outcome = await self._adapt(self._adapting, exchange, call_next)
+                outcome = await self._adapt(self._adapting, permit, exchange, call_next)
             ring = permit.line.ring
             if key is not None and ring is not None and outcome.kind is not OutcomeKind.OK:
                 outcome.own_key = True
@@ -120,8 +120,8 @@ class AdmissionStage:
         finally:
             permit.release(self._clock.now())
 
-    async def _adapt(self, adapting: Adapting, exchange: Exchange, call_next: CallNext) -> Outcome:
-        began, in_use = self._clock.now(), adapting.places.used
+    async def _adapt(self, adapting: Adapting, permit: Permit, exchange: Exchange, call_next: CallNext) -> Outcome:
+        began, in_use = self._clock.now(), adapting.in_use(permit)
         outcome = await call_next(exchange)
         now = self._clock.now()
         adapting.judge(outcome, seconds=now - began, in_use=in_use, now=now)

@@ -97,6 +97,10 @@ class Adapting:
         self._limit = limit
         self.places = places
 
+    def in_use(self, permit: Permit) -> int:
+        """Returns how many places are in use, or kept for others than the permit's like."""
+        return self.places.size - self.places.left(permit.line.groups[permit.klass])
+
     def judge(self, outcome: Outcome, *, seconds: float, in_use: int, now: float) -> None:
         """Takes an attempt's end; `in_use` is how many calls were in flight when it began."""
         if outcome.kind is OutcomeKind.RATE_LIMITED or outcome.status == OVERLOADED:

@@ -11,7 +11,7 @@ from proxy.decisions.counting import CountSettings
 from proxy.decisions.estimates import UNKNOWN_TOKENS, Estimates
 from proxy.decisions.lanes import LaneSettings
 from proxy.decisions.permits import Permit
-from proxy.decisions.places import Places
+from proxy.decisions.places import URGENT, Places
 from proxy.decisions.quota import Bucket
 from proxy.dialects.demand import Demand
 from proxy.dialects.rate_limits import RateLimits
@@ -193,6 +193,15 @@ def test_a_provider_that_is_asked_too_much_gets_fewer_calls_at_once(outcome: Out
     adaptive = Adaptive()
     assert adaptive.ends(outcome) == 8
     assert adaptive.ends(outcome) == 8, "at most once per typical latency"
+
+
+def test_what_is_kept_for_others_counts_as_used() -> None:
+    """Else a limit of which others keep a part would never be found to be used, and never grow again."""
+    adaptive = Adaptive()
+    adaptive.places.reserve([(URGENT, 0.3)])
+    line = a_line(a_room(), adaptive.places)
+    permits = [Permit(line, None, NOW, lambda permit, now: None, klass=klass) for klass in (1, 1, 0)]
+    assert [adaptive.adapting.in_use(permit) for permit in permits] == [5, 5, 3]
 
 
 def test_answers_bring_places_back() -> None:
