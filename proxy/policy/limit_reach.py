@@ -33,6 +33,8 @@ def limit_warnings(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
     for number, route in enumerate(snapshot.routes or ()):
         yield from _lanes(root, ("routes", number), route, snapshot)
         yield from _weights(root, ("routes", number), route)
+    for provider in snapshot.providers:
+        yield from _nothing_left(root, provider, snapshot)
     yield from tenant_warnings(root, snapshot)
 
 
@@ -134,6 +136,23 @@ def _lanes(root: Node, here: Path, route: RouteSnapshot, snapshot: PolicySnapsho
             if share > 0 and floor(lane.share * share) == 0:
                 message = f"keeps nothing of {name} free: {lane.share:g} of a share of {share} is less than one permit"
                 yield from _here(root, (*here, "lanes", number, "share"), message)
+
+
+def _nothing_left(root: Node, provider: ProviderSnapshot, snapshot: PolicySnapshot) -> Iterator[Problem]:
+    """What P0 and the lanes of all routes keep of a provider together may be everything: others would wait for ever."""
+    share = _share(provider, snapshot)
+    kept = floor(snapshot.classes.reserved * share)
+    for number, route in enumerate(snapshot.routes or ()):
+        if all(tier.provider != provider.name for tier in route.asked()) or not route.lanes:
+            continue
+        kept += sum(floor(lane.share * share) for lane in route.lanes)
+        if 0 < share <= kept:
+            message = (
+                f"with what is kept for P0 and for other routes, nothing of {provider.name} is left for longer "
+                f"answers: {kept} of a share of {share} are kept"
+            )
+            yield from _here(root, ("routes", number, "lanes"), message)
+            return
 
 
 def _weights(root: Node, here: Path, route: RouteSnapshot) -> Iterator[Problem]:

@@ -92,6 +92,21 @@ def test_a_lane_of_less_than_a_permit() -> None:
     ]
 
 
+@pytest.mark.parametrize(("reserved", "shares"), [(0.0, (0.5, 0.5)), (0.5, (0.5,)), (0.5, (0.25, 0.25))])
+def test_lanes_that_leave_nothing_for_longer_answers(reserved: float, shares: tuple[float, ...]) -> None:
+    own = "    class: P0\n    lanes: [{max_output: 9, share: %s}]\n"
+    routes = ROUTE + own % shares[0]
+    for number, share in enumerate(shares[1:]):
+        routes += f"  - {{name: r{number}, match: {{path: /x}}, tiers: [{{provider: a}}], class: P0, "
+        routes += f"lanes: [{{max_output: 9, share: {share}}}]}}\n"
+    text = "    limits: {concurrency: 4}\nclasses: {P0: {reserved: %s}}\n" + routes
+    assert of_policy(text % reserved) == [
+        f"routes.{len(shares) - 1}.lanes: with what is kept for P0 and for other routes, nothing of a is left for "
+        "longer answers: 4 of a share of 4 are kept"
+    ]
+    assert of_policy((text % reserved).replace("concurrency: 4", "concurrency: 40", 1).replace("0.5", "0.4")) == []
+
+
 def test_weights_where_nothing_is_spread_by_weight() -> None:
     text = ROUTE.replace("{provider: a}", "{spread: [{provider: a}, {provider: a, model: m, weight: 1}], by: %s}")
     assert of_policy(text % "weight") == []
