@@ -211,8 +211,8 @@ _COUNTED: Final = (
         a.REFUSALS,
         Kind.COUNTER,
         "{refusal}",
-        "Refused here, no provider asked.",
-        (a.ROUTE, a.PROVIDER, a.REASON),
+        "Refused here, no provider asked; by mode: observe what would have been.",
+        (a.ROUTE, a.PROVIDER, a.REASON, a.MODE),
     ),
     Instrument(
         a.OBSERVED,

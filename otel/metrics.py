@@ -25,6 +25,7 @@ from proxy.observer import (
     Retried,
     Shared,
     Waited,
+    Would,
 )
 from proxy.outcome import OutcomeKind
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts, Usage
 
 UNKNOWN: Final = "unknown"
+ENFORCED, OBSERVED_ONLY = "enforce", "observe"
+"""Values of `sponson.mode`: refused, or only by the word of `mode: observe`."""
+WOULD: Final = "would_"
 _KEPT: Final = 4096
 """Combinations of facts that are kept; beyond, all are looked up anew. Real traffic has some hundred."""
 
@@ -132,9 +136,12 @@ class Metrics:
                     waits.at(event.provider, facts.klass, event.lacking).record(event.seconds)
                 case Refused():
                     untold = untold and event.reason is not facts.reason
-                    number(a.REFUSALS).at(facts.route, event.provider, event.reason).value += 1
+                    number(a.REFUSALS).at(facts.route, event.provider, event.reason, ENFORCED).value += 1
                 case Observed():
                     number(a.OBSERVED).at(facts.route, event.provider, event.would).value += 1
+                    if event.would is not Would.WAIT:
+                        reason = event.would.removeprefix(WOULD)
+                        number(a.REFUSALS).at(facts.route, event.provider, reason, OBSERVED_ONLY).value += 1
                 case Retried():
                     other_key = "true" if event.other_key else "false"
                     number(a.RETRIES).at(event.provider, event.after, other_key).value += 1
@@ -146,7 +153,7 @@ class Metrics:
                 case _:
                     assert_never(event)
         if untold:
-            number(a.REFUSALS).at(facts.route, "", facts.reason or "").value += 1
+            number(a.REFUSALS).at(facts.route, "", facts.reason or "", ENFORCED).value += 1
 
     def happened(self, event: ProcessEvent) -> None:
         """Counts a rare event."""

@@ -144,7 +144,7 @@ def test_events_of_a_request(metrics: Metrics) -> None:
     ]
     metrics.ended(an_exchange(an_attempt(), events=[(ARRIVED_AT, event) for event in events]))
     assert found(metrics, a.QUEUE_WAIT) == [(("alpha", "P1", "permit"), (1, 0.2))]
-    assert found(metrics, a.REFUSALS) == [(("chat", "alpha", "queue_timeout"), 1)]
+    assert found(metrics, a.REFUSALS) == [(("chat", "alpha", "queue_timeout", "enforce"), 1)]
     assert found(metrics, a.FALLBACKS) == [(("chat", "1", "2", "refused", "queue_timeout"), 1)]
     assert found(metrics, a.RETRIES) == [
         (("beta", "upstream_error", "false"), 1),
@@ -165,7 +165,7 @@ def test_what_would_have_been_held_back_counts_by_its_kind(metrics: Metrics) -> 
         (("chat", "alpha", "would_wait"), 2),
         (("chat", "beta", "would_wait"), 2),
     ]
-    assert found(metrics, a.REFUSALS) == []
+    assert found(metrics, a.REFUSALS) == [(("chat", "alpha", "breaker_open", "observe"), 2)]
 
 
 def test_a_refusal_counts_once_whether_or_not_a_tier_told_it(metrics: Metrics) -> None:
@@ -173,7 +173,10 @@ def test_a_refusal_counts_once_whether_or_not_a_tier_told_it(metrics: Metrics) -
     refused: dict[str, Any] = {"kind": OutcomeKind.REFUSED, "status": 429, "reason": Reason.QUEUE_FULL}
     metrics.ended(an_exchange(events=told, **refused))
     metrics.ended(an_exchange(kind=OutcomeKind.REFUSED, status=404, reason=Reason.NO_ROUTE, route=""))
-    assert found(metrics, a.REFUSALS) == [(("chat", "alpha", "queue_full"), 1), (("", "", "no_route"), 1)]
+    assert found(metrics, a.REFUSALS) == [
+        (("chat", "alpha", "queue_full", "enforce"), 1),
+        (("", "", "no_route", "enforce"), 1),
+    ]
 
 
 def test_events_of_the_process(metrics: Metrics) -> None:
@@ -189,3 +192,8 @@ def test_events_of_the_process(metrics: Metrics) -> None:
     assert found(metrics, a.POLICY_RELOADS) == [(("loaded",), 1), (("rejected",), 1)]
     assert found(metrics, a.BREAKER_CHANGES) == [(("alpha", "m", "open", "ratio"), 1)]
     assert found(metrics, a.KEY_CHANGES) == [(("alpha", "a1", "resting"), 1)]
+
+
+def test_every_refusal_that_observing_spared_a_call_has_the_reason_that_it_would_have_had() -> None:
+    spared = {would.removeprefix("would_") for would in Would if would is not Would.WAIT}
+    assert spared <= {str(reason) for reason in Reason}
