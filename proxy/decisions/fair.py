@@ -83,14 +83,20 @@ class Turns:
 
 
 class FairQueue(Generic[W]):
-    """Who waits, and who is next. `turns` are shared with other queues for the same."""
+    """Who waits, and who is next. `turns` are shared with other queues for the same.
 
-    __slots__ = ("_flows", "_length", "_turns")
+    Who is next, and who came first, is remembered: a start only ever grows while its tenant waits, so that what
+    another queue serves makes nobody else the next of this one.
+    """
+
+    __slots__ = ("_earliest", "_flows", "_length", "_next", "_turns")
 
     def __init__(self, turns: Turns | None = None) -> None:
         self._flows: dict[str, deque[W]] = {}
         self._turns = turns or Turns()
         self._length = 0
+        self._next: tuple[float, int, W] | None = None
+        self._earliest: int | None = None
 
     def __len__(self) -> int:
         return self._length
@@ -109,9 +115,6 @@ class FairQueue(Generic[W]):
     @property
     def next(self) -> W:
         """Whose turn it is; ask only when somebody waits. Stays the same while nobody comes or goes."""
-        if len(self._flows) == 1:
-            (flow,) = self._flows.values()
-            return flow[0]
         return self._first()[2]
 
     @property
@@ -119,19 +122,23 @@ class FairQueue(Generic[W]):
         """When its next one starts, and when that one came: the lowest of the queues that share turns is next."""
         return self._first()[:2]
 
-    def _first(self) -> tuple[float, int, W]:
-        starts = self._turns.starts
-        return min((starts[tenant], flow[0].sequence, flow[0]) for tenant, flow in self._flows.items())
-
     @property
     def oldest(self) -> int:
         """The number of the earliest arrival that still waits: it only ever grows."""
-        return min(flow[0].sequence for flow in self._flows.values())
+        if self._earliest is None:
+            self._earliest = min(flow[0].sequence for flow in self._flows.values())
+        return self._earliest
 
     def append(self, waiter: W) -> None:
         """Somebody comes."""
         self._turns.enters(waiter.tenant, waiter.cost)
-        self._flows.setdefault(waiter.tenant, deque()).append(waiter)
+        flow = self._flows.get(waiter.tenant)
+        if flow is None:
+            flow = self._flows[waiter.tenant] = deque()
+            self._next = None
+        if not self._length:
+            self._earliest = waiter.sequence
+        flow.append(waiter)
         self._length += 1
 
     def remove(self, waiter: W, *, served: bool) -> None:
@@ -143,8 +150,20 @@ class FairQueue(Generic[W]):
             flow.remove(waiter)
         if not flow:
             del self._flows[waiter.tenant]
+        if self._next is not None and self._next[2] is waiter:
+            self._next = None
+        if self._earliest == waiter.sequence:
+            self._earliest = None
         self._length -= 1
         self._turns.leaves(waiter.tenant, waiter.cost, served=served)
+
+    def _first(self) -> tuple[float, int, W]:
+        starts, known = self._turns.starts, self._next
+        if known is None or starts[known[2].tenant] != known[0]:
+            known = self._next = min(
+                (starts[tenant], flow[0].sequence, flow[0]) for tenant, flow in self._flows.items()
+            )
+        return known
 
     def in_turn(self, most: int) -> list[W]:
         """Returns the first `most` waiters, roughly in the order in which they would go."""

@@ -66,6 +66,11 @@ class Queue:
         """When its next waiter's tenant has its turn, among the queues of the same kin."""
         return self.waiters.turn
 
+    @property
+    def plain(self) -> bool:
+        """Whether only one tenant waits among its kin."""
+        return len(self.line.room.turns[self.klass].starts) < 2
+
     def goes_before(self, other: Queue) -> bool:
         """Whether its turn comes before another queue's: by class, among kin by tenants' turns, else by arrival."""
         if self.kin is other.kin:

@@ -44,6 +44,11 @@ class Queued(Protocol):
         """When it has its turn among its kin; asked only of a queue in which somebody waits."""
         ...
 
+    @property
+    def plain(self) -> bool:
+        """Whether only one tenant waits among its kin: then they go as they came."""
+        ...
+
     def going(self, rounds: int) -> int:
         """How many of its waiters all its limits would let go while each place is used so many times."""
         ...
@@ -87,7 +92,7 @@ class Shortage(Generic[Q]):
     def first(self) -> Q | None:
         """Returns the queue whose turn it is; None when nobody lacks this."""
         earliest = self.earliest()
-        if earliest is None or len(self.members) == 1:
+        if earliest is None or len(self.members) == 1 or earliest.plain:
             return earliest
         kin = earliest.kin
         return min((queue for queue in self.members if queue.kin is kin), key=_turn)
@@ -116,7 +121,7 @@ class Shortage(Generic[Q]):
             case Places() as places:
                 return places.used >= places.size
             case Room() as room:
-                first = self.first()
+                first = self.earliest()
                 # Who was promoted while it stood here needs no idle capacity any more.
                 return not room.observes and not room.idle(now) and (first is None or first.klass == LOWEST)
         return False
