@@ -104,7 +104,8 @@ async def test_a_budget_of_context_keeps_the_tier(lab: Lab) -> None:
 async def test_a_tenant_that_may_nothing(lab: Lab) -> None:
     assert await told(lab, await ask(lab, "none")) == [["would_tenant_limit"]]
     metrics = (await lab.proxy.get("/metrics")).body.decode()
-    assert 'sponson_reason="tenant_limit"' not in metrics
+    assert 'sponson_mode="enforce",sponson_provider="",sponson_reason="tenant_limit"' not in metrics
+    assert 'sponson_mode="observe",sponson_provider="",sponson_reason="tenant_limit"' in metrics
 
 
 async def test_a_key_that_rests_is_not_used(lab: Lab) -> None:

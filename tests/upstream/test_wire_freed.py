@@ -13,7 +13,7 @@ from proxy.upstream.upload import UploadPump
 from proxy.upstream.wire import UpstreamConnection
 from tests.fakes import CHAT, FakeReply, FakeUpload
 from tests.freed import freed, uncollected
-from tests.upstream.peer import OK, PeerWire, Script
+from tests.upstream.peer import OK, PeerWire, Script, until
 from tests.upstream.rig import DONE, EVENTS_HEAD, LAST_CHUNK, WORD, Rig, chunk, rigged
 
 KINDS = (Body, Call, Exchange, UpstreamConnection, UploadPump)
@@ -59,12 +59,13 @@ WAYS: dict[str, tuple[Script, bool]] = {
 
 
 async def call(rig: Rig, *, leave: bool, upload: FakeUpload | None = None) -> None:
-    exchange = rig.exchange(CHAT)
+    before, exchange = rig.peer.connections, rig.exchange(CHAT)
     if upload is not None:
         exchange.payload, exchange.request.upload = None, upload
     running = rig.start(exchange)
     del exchange
     if leave:
+        await until(lambda: rig.peer.connections > before)
         await asyncio.sleep(0.01)
         running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -83,7 +84,7 @@ async def test_a_connection_and_its_call_are_freed_however_they_end(way: str) ->
             for _ in range(10):
                 await call(rig, leave=leave)
             await freed(alive)
-            assert rig.peer.connections == 11
+            await until(lambda: rig.peer.connections == 11)
 
 
 UPLOADS = {
