@@ -159,8 +159,11 @@ async def test_answers_that_are_no_failures_leave_it_closed(lab: Lab, number: in
 
 async def test_caller_that_leaves_early_says_nothing_about_the_provider(lab: Lab) -> None:
     lab["left"].script = hangs
-    for _ in range(5):
-        await lab.chat("m", headers=[("x-to", "left")], within=0.1)
+    for number in range(1, 6):
+        call = asyncio.ensure_future(lab.chat("m", headers=[("x-to", "left")]))
+        await lab["left"].has_seen(number)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
     await lab["left"].was_left(5)
     row = await state(lab, "left")
     assert (row["state"], row["failures"]) == ("closed", 0)
