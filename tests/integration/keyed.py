@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.integration.caller import Answer, Headers, request_bytes
 from tests.integration.harness import Lab
 from tests.integration.messages import CHAT, CHAT_STREAM
@@ -23,9 +25,19 @@ def request(*, stream: bool, value: str, model: str = "chat") -> bytes:
 
 
 async def leaves(lab: Lab, model: str, value: str) -> None:
-    """Asks, and leaves without an answer."""
-    await lab.chat(model, headers=key(value), within=0.1)
+    """Asks, and leaves without an answer once a provider has the request."""
+    before = _seen(lab)
+    call = asyncio.ensure_future(lab.chat(model, headers=key(value)))
+    async with asyncio.timeout(5):
+        while _seen(lab) == before:
+            await asyncio.sleep(0.005)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
     await lab.proxy.until(lambda status: status["in_flight"] == 0)
+
+
+def _seen(lab: Lab) -> int:
+    return sum(len(provider.seen) for provider in lab.providers.values())
 
 
 def conflict(answer: Answer) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.harness import Lab, route
 from tests.integration.keyed import OWN, SECRETS, conflict, key, request
-from tests.integration.messages import CHAT, CHAT_STREAM, DONE, answers, event, hangs, said, says, streams
+from tests.integration.messages import CHAT, CHAT_STREAM, DONE, answers, event, hangs, said, says, streams, when
 from tests.integration.scripted import Exchange
 
 AGENT = {"from": ["x-agent-id", "x-task-id", "x-operation"]}
@@ -101,11 +101,15 @@ async def test_a_stream_is_joined_from_its_beginning_and_given_again(lab: Lab) -
 
 
 async def test_whoever_leaves_hurts_nobody_while_somebody_stays(lab: Lab) -> None:
-    lab["alpha"].script = says("hi", after=0.4)
-    leader = asyncio.ensure_future(lab.chat("write", headers=key("stay"), within=0.1))
+    gate = asyncio.Event()
+    lab["alpha"].script = when(gate, says("hi"))
+    leader = asyncio.ensure_future(lab.chat("write", headers=key("stay")))
     await lab["alpha"].has_seen(1)
     stays = asyncio.ensure_future(lab.chat("write", headers=key("stay")))
-    assert (await leader).status == 0
+    await lab.proxy.until(lambda status: status["in_flight"] == 2)
+    leader.cancel()
+    await lab.proxy.until(lambda status: status["in_flight"] == 1)
+    gate.set()
     assert (await stays).status == 200
     assert len(lab["alpha"].seen) == 1
     assert not lab["alpha"].left_at
