@@ -194,7 +194,7 @@ class KeyRing:
 
     def has_other(self, now: float, tried: Collection[str]) -> bool:
         """Whether a key that this request has not tried could be used now."""
-        return any(key.id not in tried and key.usable and key.rests_until <= now for key in self.keys)
+        return any(key.id not in tried for key in usable(self, now))
 
     def has_place(self, groups: Collection[str]) -> bool:
         """Whether tokens would let a call of these groups go: some key that counts them has a place for it."""
@@ -207,17 +207,17 @@ class KeyRing:
 
     def quota_at(self, now: float, tokens: float, *, urgent: bool) -> float:
         """Returns when the first key has rested and has quota for so many tokens; endless when none ever has."""
-        times = [
-            max(key.rests_until, now + key.quota_wait(now, tokens, urgent=urgent)) for key in self.keys if key.usable
-        ]
-        return min(times, default=inf)
+        return min(self._ready_at(now, tokens, urgent=urgent), default=inf)
 
     def more_at(self, now: float, tokens: float, *, urgent: bool) -> float:
         """Returns when the next key that now rests or lacks quota has both; endless when there is none."""
-        times = [
-            max(key.rests_until, now + key.quota_wait(now, tokens, urgent=urgent)) for key in self.keys if key.usable
-        ]
-        return min((when for when in times if when > now), default=inf)
+        return min((when for when in self._ready_at(now, tokens, urgent=urgent) if when > now), default=inf)
+
+    def _ready_at(self, now: float, tokens: float, *, urgent: bool) -> Iterator[float]:
+        """Yields of each key that waiting may bring back when it has rested and has quota."""
+        for key in self.keys:
+            if key.usable:
+                yield max(key.rests_until, now + key.quota_wait(now, tokens, urgent=urgent))
 
     def never(self, tokens: float) -> bool:
         """Whether no key that waiting may bring back can ever carry so many tokens."""
@@ -226,7 +226,7 @@ class KeyRing:
 
     def part(self, now: float) -> float:
         """Returns how much (0-1) is left of the key of which the most is left; 0 when none can be used now."""
-        return max((key.part(now) for key in self.keys if key.usable and key.rests_until <= now), default=0.0)
+        return max((key.part(now) for key in usable(self, now)), default=0.0)
 
     def judge(self, key: Key, outcome: Outcome, now: float, *, used: Credential | None) -> None:
         """Draws the consequences of an attempt's end for its key: a rest, or parking, or nothing.
@@ -275,6 +275,11 @@ _SOONEST = {Lack.PERMIT: 0, Lack.QUOTA: 1, Lack.KEY: 2, Lack.NO_KEY: 3}
 def allowed(keys: Iterable[Key], tried: Collection[str] | None) -> Iterator[Key]:
     """Yields the keys that a request may use: all of them, or the one to which it is pinned."""
     return (key for key in keys if not isinstance(tried, Pinned) or key.id == tried.only)
+
+
+def usable(ring: KeyRing, now: float) -> Iterator[Key]:
+    """Yields the keys that are neither parked nor resting."""
+    return (key for key in ring.keys if key.usable and key.rests_until <= now)
 
 
 def _smoothly(keys: Sequence[Key], now: float) -> Key:

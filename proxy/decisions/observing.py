@@ -11,10 +11,11 @@ from collections.abc import Collection
 
 from proxy.decisions.deadline import WaitLimits
 from proxy.decisions.forecast import too_large
+from proxy.decisions.keys import usable
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.decisions.room import LOWEST
-from proxy.decisions.taking import emptiest, usable
+from proxy.decisions.taking import emptiest
 from proxy.observer import Would
 
 SMOOTHING = 0.1

@@ -46,6 +46,11 @@ class Places:
         self.reserves: tuple[Reserve, ...] = ()
         self._parts: dict[str, float] = {}
 
+    @property
+    def part(self) -> float:
+        """Returns how much (0-1) is left of it."""
+        return max(self.size - self.used, 0) / self.size if self.size else 0.0
+
     def reconfigure(self, size: int) -> None:
         """Changes the limit in place; what is taken stays taken."""
         self.size = size

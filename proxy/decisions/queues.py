@@ -177,7 +177,7 @@ class Line:
 
     def part(self, now: float) -> float:
         """Returns how much is left (0-1) of what binds this target: of its narrowest limit; 0 when no call can go."""
-        parts = [max(places.size - places.used, 0) / places.size if places.size else 0.0 for places in self.limits]
+        parts = [places.part for places in self.limits]
         parts += [bucket.part(now) for bucket in (*self.requests, *self.tokens)]
         if self.ring is not None:
             parts.append(self.ring.part(now))

@@ -144,7 +144,7 @@ class Shortage(Generic[Q]):
             return max(thing.size, thing.used)
         if not isinstance(thing, KeyRing):
             return 0
-        keys = [key for key in thing.keys if not key.parked and key.credential is not None]
+        keys = [key for key in thing.keys if key.usable]
         sizes = [key.places.size for key in keys if key.places is not None]
         return sum(sizes) if len(sizes) == len(keys) else 0
 

@@ -5,9 +5,9 @@ Nothing is taken here: whoever asks makes a `Permit` of the answer in the same s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
-from proxy.decisions.keys import Key, KeyRing, Lack, Pinned, allowed
+from proxy.decisions.keys import Key, KeyRing, Lack, Pinned, allowed, usable
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.decisions.quota import Bucket
@@ -70,8 +70,3 @@ def least_busy(ring: KeyRing, tried: Collection[str] | None, now: float) -> Key:
 def above(places: Places | None) -> int:
     """Returns by how many calls a limit is overstepped; below zero while it is not."""
     return places.used - places.size if places is not None else 0
-
-
-def usable(ring: KeyRing, now: float) -> Iterator[Key]:
-    """Yields the keys that are neither parked nor resting."""
-    return (key for key in ring.keys if key.usable and key.rests_until <= now)

@@ -3,6 +3,8 @@
 Assembly keeps state by these identities, and `sponson diff` tells by them what a reload keeps. A `was` may stand in the
 policy for ever: the name that a thing has comes first, because it was so called already when only something else that
 its state belongs to is renamed.
+
+And for what counting tokens keeps state at all (`bounds_tokens`, `learns`): both must answer that alike.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from itertools import product
 
 from proxy.decisions.lanes import LaneSettings, group_of
-from proxy.policy.snapshot import KeySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
+from proxy.policy.snapshot import KeySnapshot, PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 Identity = tuple[str, ...]
 
@@ -48,6 +50,21 @@ def own_route(provider: ProviderSnapshot) -> RouteSnapshot:
     """Returns the route to this provider alone (`/<provider>/…`), by a name that no route of a policy can have."""
     was = f"/{provider.was}" if provider.was is not None else None
     return RouteSnapshot(name=f"/{provider.name}", was=was, tiers=(ProviderTier(provider=provider.name),))
+
+
+def bounds_tokens(provider: ProviderSnapshot) -> bool:
+    """Whether anything bounds the tokens of a provider's calls."""
+    limits = [provider.tpm, *(model.tpm for model in provider.models), *(key.tpm for key in provider.keys)]
+    return any(limit is not None for limit in limits)
+
+
+def learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
+    """Whether anybody wants to know how many tokens a provider's calls usually take."""
+    return (
+        policy.tenants is not None
+        or bounds_tokens(provider)
+        or any(model.context_tokens is not None for model in provider.models)
+    )
 
 
 def _names(name: str, was: str | None) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from proxy.decisions.spread import Spread
 from proxy.decisions.tenants import Tenants
 from proxy.observer import Observer
 from proxy.plan import Equals, RoutePlan, Tier
-from proxy.policy.identities import of_budget, own_route
+from proxy.policy.identities import bounds_tokens, learns, of_budget, own_route
 from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
@@ -29,7 +29,7 @@ from proxy.runtime.idempotency import IdempotencyParts
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lanes import LaneParts
 from proxy.runtime.models import TierParts
-from proxy.runtime.quotas import bounds_tokens, heeds, learns
+from proxy.runtime.quotas import heeds
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider

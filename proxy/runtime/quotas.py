@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from proxy.decisions.quota import Bucket
-from proxy.policy.identities import Identity, of_key, of_provider
+from proxy.policy.identities import Identity, bounds_tokens, of_key, of_provider
 from proxy.policy.snapshot import KeySnapshot, ModelSnapshot, PolicySnapshot, ProviderSnapshot, SpreadTier
 from proxy.runtime.cores import Cores
 
@@ -34,12 +34,6 @@ def key_buckets(key: KeySnapshot, cores: Cores) -> tuple[Buckets, Buckets]:
     return _bucket(cores, kinds[0], key.rpm), _bucket(cores, kinds[1], key.tpm)
 
 
-def bounds_tokens(provider: ProviderSnapshot) -> bool:
-    """Whether anything bounds the tokens of a provider's calls."""
-    limits = [provider.tpm, *(model.tpm for model in provider.models), *(key.tpm for key in provider.keys)]
-    return any(limit is not None for limit in limits)
-
-
 def bounds_rates(provider: ProviderSnapshot) -> bool:
     """Whether anything bounds the requests or tokens a minute of a provider's calls."""
     limits = [provider.rpm, *(model.rpm for model in provider.models), *(key.rpm for key in provider.keys)]
@@ -57,15 +51,6 @@ def _equals(policy: PolicySnapshot) -> frozenset[str]:
     """Returns the providers that stand in for each other somewhere."""
     spreads = [tier for route in policy.routes or () for tier in route.tiers if isinstance(tier, SpreadTier)]
     return frozenset(member.provider for tier in spreads for member in tier.members)
-
-
-def learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
-    """Whether anybody wants to know how many tokens a provider's calls usually take."""
-    return (
-        policy.tenants is not None
-        or bounds_tokens(provider)
-        or any(model.context_tokens is not None for model in provider.models)
-    )
 
 
 def _bucket(cores: Cores, identities: Sequence[Identity], limit: float | None) -> Buckets:

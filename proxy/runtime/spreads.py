@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from proxy.decisions.keys import KeyRing
+from proxy.decisions.keys import KeyRing, usable
 from proxy.decisions.queues import Line
 from proxy.runtime.models import TierParts
 
@@ -38,5 +38,4 @@ def part_left(line: Line, now: float) -> float:
 
 def _places_left(ring: KeyRing, now: float) -> float:
     """Returns how much (0-1) is left of the permits of the key that has most left of them."""
-    places = (key.places for key in ring.keys if key.usable and key.rests_until <= now)
-    return max((1.0 if own is None else max(own.size - own.used, 0) / max(own.size, 1) for own in places), default=0.0)
+    return max((1.0 if key.places is None else key.places.part for key in usable(ring, now)), default=0.0)

@@ -11,7 +11,7 @@ from proxy.decisions.observing import Tally
 from proxy.decisions.places import Places
 from proxy.decisions.queues import Line
 from proxy.exchange import PhaseLimits
-from proxy.policy.identities import of_provider
+from proxy.policy.identities import bounds_tokens, of_provider
 from proxy.policy.snapshot import ProviderSnapshot
 from proxy.runtime import pipeline
 from proxy.runtime.addresses import AddressBook
@@ -19,7 +19,7 @@ from proxy.runtime.capacity import OBSERVING, Capacity
 from proxy.runtime.cores import Cores
 from proxy.runtime.guard import ANY_MODEL, Guard
 from proxy.runtime.models import OTHER, ModelTargets, TierParts
-from proxy.runtime.quotas import bounds_rates, bounds_tokens
+from proxy.runtime.quotas import bounds_rates
 from proxy.runtime.spreads import part_left
 from proxy.runtime.upstreams import Call, Upstream
 from proxy.runtime.workshop import Workshop

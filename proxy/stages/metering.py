@@ -43,7 +43,7 @@ class Meter:
         """Returns how many tokens an attempt will probably use."""
         if not self._reserves:
             return 0.0
-        return self._estimates.reserve(self._demand(exchange), self._count, size=len(exchange.payload or b""))
+        return self._estimates.reserve(_asked(exchange, self._fields), self._count, size=len(exchange.payload or b""))
 
     def settle(self, permit: Permit, exchange: Exchange) -> None:
         """Says what the attempt has used, however it ended, and learns from it; none was made: it used nothing."""
@@ -51,7 +51,7 @@ class Meter:
         if attempt is None:
             permit.settle(request=FREE.request, tokens=FREE.tokens)
             return
-        demand, stream = self._demand(exchange), exchange.facts.stream
+        demand, stream = _asked(exchange, self._fields), exchange.facts.stream
         self._estimates.learn(demand, attempt, stream=stream)
         cost = charge(
             attempt,
@@ -64,10 +64,6 @@ class Meter:
         if attempt.usage is None:
             attempt.usage = cost.usage
         permit.settle(request=cost.request, tokens=cost.tokens)
-
-    def _demand(self, exchange: Exchange) -> Demand | None:
-        demand = demand_of(exchange)
-        return demand.changed_by(self._fields) if demand is not None and self._fields else demand
 
 
 class Lanes:
@@ -82,10 +78,8 @@ class Lanes:
 
     def of(self, exchange: Exchange) -> Line:
         """Returns the line of this call."""
-        demand = demand_of(exchange)
-        if demand is None:
-            return self._lines[-1]
-        return self._lines[lane_of(self._lanes, demand.changed_by(self._fields).output_limit)]
+        demand = _asked(exchange, self._fields)
+        return self._lines[-1 if demand is None else lane_of(self._lanes, demand.output_limit)]
 
 
 class Adapting:
@@ -130,6 +124,12 @@ def take_hints(permit: Permit, exchange: Exchange, now: float, *, instances: int
     ):
         if amount is not None and (bucket := _told_of(own, shared, alone=alone)) is not None:
             bucket.hint(amount - back, now)
+
+
+def _asked(exchange: Exchange, fields: Mapping[str, Any]) -> Demand | None:
+    """Returns the caller's demand, as a tier's `set` changes it; None where the body is not understood."""
+    demand = demand_of(exchange)
+    return demand.changed_by(fields) if demand is not None and fields else demand
 
 
 def _told_of(own: tuple[Bucket, ...], shared: tuple[Bucket, ...], *, alone: bool) -> Bucket | None:

@@ -111,6 +111,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.keys", "proxy.decisions.quota"),
         ("proxy.decisions.observing", "proxy.decisions.deadline"),
         ("proxy.decisions.observing", "proxy.decisions.forecast"),
+        ("proxy.decisions.observing", "proxy.decisions.keys"),
         ("proxy.decisions.observing", "proxy.decisions.places"),
         ("proxy.decisions.observing", "proxy.decisions.queues"),
         ("proxy.decisions.observing", "proxy.decisions.room"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.decisions.keys import Key, Lack, Pinned
+from proxy.decisions.keys import Key, Lack, Pinned, usable
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.queues import Line
 from proxy.decisions.quota import Bucket
-from proxy.decisions.taking import above, emptiest, find, least_busy, usable
+from proxy.decisions.taking import above, emptiest, find, least_busy
 from proxy.outcome import Outcome, OutcomeKind
 from tests.decisions.waiting_room import NOW, a_bucket, a_key, a_line, a_ring, a_room
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.decisions.quota import MINUTE, Bucket
+from proxy.policy.identities import bounds_tokens, learns
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot
-from proxy.runtime.quotas import bounds_rates, bounds_tokens, heeds, learns
+from proxy.runtime.quotas import bounds_rates, heeds
 from tests.policy.samples import load
 from tests.runtime.shop import Shop
 

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Final
 
 from proxy.decisions.deadline import answer_pace
-from proxy.policy.identities import Identity, of_budget, of_key, of_lane, of_provider, of_route, own_route
+from proxy.policy.identities import Identity, learns, of_budget, of_key, of_lane, of_provider, of_route, own_route
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 ANY_MODEL: Final = "*"
@@ -121,7 +121,7 @@ def _targets(policy: PolicySnapshot, provider: ProviderSnapshot) -> Iterator[tup
         yield from (("line", name, *apart) for apart in _lines(policy, provider, everywhere=everywhere))
         limits = ("model", model.concurrency), ("model_rpm", model.rpm), ("model_tpm", model.tpm)
         yield from ((kind, name) for kind, limit in limits if limit is not None)
-        if _learns(policy, provider):
+        if learns(policy, provider):
             yield "estimates", name
         yield from _guarded(policy, provider, name, tallied=somewhere)
 
@@ -165,13 +165,6 @@ def _guarded(
             yield "breaker", where, scope
             if tallied:
                 yield "tally", where, scope
-
-
-def _learns(policy: PolicySnapshot, provider: ProviderSnapshot) -> bool:
-    """Whether anybody wants to know how many tokens a provider's calls usually take."""
-    bounds = [provider.tpm, *(key.tpm for key in provider.keys)]
-    bounds += [limit for model in provider.models for limit in (model.tpm, model.context_tokens)]
-    return policy.tenants is not None or any(limit is not None for limit in bounds)
 
 
 def address(provider: ProviderSnapshot) -> str:
