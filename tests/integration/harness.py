@@ -25,10 +25,13 @@ START_SECONDS = 20.0
 _QUIET = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "SPONSON_LOG_FORMAT": "json"}
 
 
-def free_port() -> int:
-    """Returns a port that nobody has now, below those that outgoing connections take."""
+def free_port(*, besides: int = 0) -> int:
+    """Returns a port that nobody has now, below those that outgoing connections take; tests side by side share none."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
     while True:
-        port = random.randrange(15000, 32000)
+        port = random.randrange(15000 + 2000 * worker, 17000 + 2000 * worker)
+        if port == besides:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind((HOST, port))
@@ -62,7 +65,8 @@ class ProxyProcess:
         self.policy_path = self.folder / "policy.yaml"
         self.log_path = self.folder / "log"
         self.rewrite(policy)
-        self.port, self.admin = free_port(), free_port()
+        self.port = free_port()
+        self.admin = free_port(besides=self.port)
         self._flags = list(flags)
         self._env = {**_QUIET, **(env or {})}
         self._prefix = list(prefix)
