@@ -77,14 +77,14 @@ def framing_problem(arrival: Arrival) -> str | None:
     version, fields = arrival.version, arrival.fields
     shape = fields.shape
     if version != (1, 1) and version != (1, 0):
-        return "HTTP/1.1 and HTTP/1.0 are spoken here"
+        return "this version of HTTP is not spoken here; send the request in version 1.1"
     if shape.repeated and not shape.repeated.isdisjoint(_SINGLE):
         return "Host, Content-Length and Transfer-Encoding may stand there once"
     if "host" not in shape.first and version == (1, 1):
-        return "HTTP/1.1 asks for a Host"
+        return "a request without Host; send one"
     if "transfer-encoding" in shape.first:
         if version == (1, 0) or fields["transfer-encoding"].lower() != "chunked":
-            return "the only transfer coding is chunked, and only in HTTP/1.1"
+            return "the only transfer coding is chunked, and only in version 1.1 of HTTP"
     elif "content-length" in shape.first:
         length = fields["content-length"]
         if not (length.isascii() and length.isdigit()):

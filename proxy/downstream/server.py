@@ -21,7 +21,7 @@ from proxy.ports import Bits
 from proxy.stage import CallNext
 from proxy.trace_context import Sampler, TraceContext, join_trace, new_trace
 
-MALFORMED = "the request is not well-formed HTTP/1.1; send it again correctly framed"
+MALFORMED = "the request is not well-formed HTTP; send it again correctly framed"
 OWN_PATHS = "/sponson/"
 BACKLOG = 2048
 _log = logging.getLogger("sponson.downstream")
