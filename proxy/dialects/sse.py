@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 LARGEST_EVENT: Final = 1 << 20
-"""Bytes of one event's data, and of one line, that are kept to be looked at."""
-
+"""Bytes of one event's data that are kept to be looked at, and about as many of one line."""
+LINE_COST: Final = 64
+"""Bytes that a kept line of data counts above its own: lines that hold next to nothing cost memory too."""
+_LARGEST_LINE: Final = LARGEST_EVENT + 16
+"""Bytes of a line that has not ended: more than any whole line whose data is kept, a BOM and the field's name too."""
 _BOM: Final = b"\xef\xbb\xbf"
 _CR: Final = 13
 
@@ -20,7 +23,7 @@ Event = tuple[bytes, bytes | None]
 
 
 class EventSplitter:
-    """Cuts a stream, which comes in pieces of any size, into events. Keeps at most two times `LARGEST_EVENT`.
+    """Cuts a stream, which comes in pieces of any size, into events; keeps no more of it than is bounded above.
 
     `between_events`: the bytes so far end with a whole event, or with lines that belong to none.
     `comments` counts comment lines.
@@ -71,7 +74,7 @@ class EventSplitter:
         if lines and self._pending:
             lines[0] = bytes(self._pending) + lines[0]
             self._pending.clear()
-        self._pending += rest[: LARGEST_EVENT + 1 - len(self._pending)]
+        self._pending += rest[: _LARGEST_LINE - len(self._pending)]
         return lines
 
     def _events(self, lines: list[bytes]) -> list[Event]:
@@ -98,7 +101,7 @@ class EventSplitter:
             self.comments += 1
 
     def _take_data(self, value: bytes) -> None:
-        self._size += len(value)
+        self._size += len(value) + LINE_COST
         if self._size > LARGEST_EVENT:
             self._too_large = True
             self._data.clear()

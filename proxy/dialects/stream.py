@@ -6,6 +6,7 @@ JSON is parsed only where the bytes hold a word that may matter.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -42,6 +43,11 @@ class EventShape:
 
     read: Callable[[bytes, Any], Signs]
     words: tuple[bytes, ...] = ()
+
+
+def _lenient(text: bytes) -> Any:
+    """Reads JSON as receivers of events may: what is no UTF-8 is replaced (WHATWG HTML §9.2.6), half a pair passes."""
+    return json.loads(text.decode("utf-8", "replace"))
 
 
 class StreamScanner:
@@ -119,9 +125,12 @@ class StreamScanner:
             try:
                 document = orjson.loads(text)
             except orjson.JSONDecodeError:
-                self._take_unreadable()
-            else:
-                self._take_signs(self._shape.read(name, document))
+                try:
+                    document = _lenient(text)
+                except (ValueError, RecursionError):
+                    self._take_unreadable()
+                    return
+            self._take_signs(self._shape.read(name, document))
 
     def _names_matter(self, name: bytes) -> bool:
         return name == _ERROR or name in self._shape.words

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.sse import LARGEST_EVENT, Event, EventSplitter, plain_events
+from proxy.dialects.sse import LARGEST_EVENT, LINE_COST, Event, EventSplitter, plain_events
+from tests.dialects.event_streams import CUTS, STREAMS, cut, read_as_a_browser
 
 
 def split(*pieces: bytes) -> list[Event]:
@@ -54,7 +55,7 @@ def test_an_endless_event_is_not_kept() -> None:
     line = b"data: " + b"x" * 65536 + b"\n"
     for _ in range(40):
         assert splitter.feed(line) == []
-    assert len(b"".join(splitter._data)) <= LARGEST_EVENT
+    assert not splitter._data
     assert splitter.feed(b"\ndata: next\n\n") == [(b"", None), (b"", b"next")]
 
 
@@ -63,8 +64,60 @@ def test_an_endless_line_is_not_kept() -> None:
     splitter.feed(b": ")
     for _ in range(40):
         assert splitter.feed(b"x" * 65536) == []
-    assert len(splitter._pending) <= LARGEST_EVENT + 1
+    assert len(splitter._pending) <= LARGEST_EVENT + LINE_COST
     assert splitter.feed(b"\ndata: next\n\n") == [(b"", b"next")]
+
+
+@pytest.mark.parametrize("line", [b"data\n", b"data:\r", b"data: x\r\n"])
+def test_an_event_of_endless_small_lines_is_not_kept(line: bytes) -> None:
+    splitter = EventSplitter()
+    for _ in range(20):
+        assert splitter.feed(line * 4096) == []
+        assert len(splitter._data) <= LARGEST_EVENT / LINE_COST
+    assert splitter.feed(b"\n\ndata: next\n\n") == [(b"", None), (b"", b"next")]
+
+
+@pytest.mark.parametrize("size", [LARGEST_EVENT - LINE_COST, LARGEST_EVENT - LINE_COST + 1, LARGEST_EVENT + 3])
+@pytest.mark.parametrize("start", [b"data:", b"\xef\xbb\xbfdata: "])
+@pytest.mark.parametrize("piece", [1 << 16, 700_000, 1 << 20])
+def test_whether_an_event_is_too_large_does_not_depend_on_its_cuts(size: int, start: bytes, piece: int) -> None:
+    stream = start + b"y" * size + b"\n\ndata: next\n\n"
+    kept = b"y" * size if size + LINE_COST <= LARGEST_EVENT else None
+    pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
+    assert split(*pieces) == split(stream) == [(b"", kept), (b"", b"next")]
+    cut_off = stream[: len(start) + size]
+    assert split(*(cut_off[at : at + piece] for at in range(0, len(cut_off), piece))) == [(b"", kept)]
+
+
+def as_text(events: list[Event]) -> list[tuple[str, str]]:
+    return [(name.decode("utf-8", "replace"), (data or b"").decode("utf-8", "replace")) for name, data in events]
+
+
+@given(STREAMS, CUTS)
+def test_events_and_comments_are_those_of_a_browser(stream: bytes, cuts: list[int]) -> None:
+    reading = read_as_a_browser(stream, to_the_end=True)
+    splitter = EventSplitter()
+    events = [event for piece in cut(stream, cuts) for event in splitter.feed(piece)]
+    whole = read_as_a_browser(stream, to_the_end=False)
+    assert (as_text(events), splitter.comments) == ([event[:2] for event in whole.events], whole.comments)
+    events += splitter.finish()
+    assert (as_text(events), splitter.comments) == ([event[:2] for event in reading.events], reading.comments)
+
+
+@given(STREAMS, CUTS)
+def test_an_event_that_follows_between_events_is_read_as_it_is(stream: bytes, cuts: list[int]) -> None:
+    """What the bytes before it have begun must not become part of it, whatever they are."""
+    pieces = cut(stream, cuts)
+    splitter = EventSplitter()
+    for count, piece in enumerate(pieces, 1):
+        splitter.feed(piece)
+        if splitter.between_events:
+            before = b"".join(pieces[:count])
+            read = read_as_a_browser(before + b"data: ours\n\n", to_the_end=False).events
+            assert [event[:2] for event in read] == [
+                *(event[:2] for event in read_as_a_browser(before, to_the_end=False).events),
+                ("", "ours"),
+            ]
 
 
 @pytest.mark.parametrize(
