@@ -22,7 +22,28 @@ provider=), for example:
   sponson sim --api-key sk-1 --api-key sk-2 --key-rpm 60 --key-tpm 100000 --deduplicate --fault "lost,rate=5%"
 """
 
+
+def _apply_profile(context: click.Context, parameter: click.Parameter, text: str | None) -> None:
+    """Makes the profile's provider the default of the other flags."""
+    from proxy.simulation.provider.profiles import parse_profile
+
+    if text is not None:
+        try:
+            context.default_map = {**(context.default_map or {}), **parse_profile(text).flags()}
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+
+
 _OPTIONS = (
+    click.option(
+        "--profile",
+        default=None,
+        metavar="NAME[:SCALE]",
+        is_eager=True,
+        expose_value=False,
+        callback=_apply_profile,
+        help="A provider as known from the field, tokens divided by SCALE: research-agents. Other flags go above it.",
+    ),
     click.option(
         "--listen",
         multiple=True,
@@ -41,6 +62,18 @@ _OPTIONS = (
         default="constant:0s",
         metavar="DIST",
         help="Time before the first byte: 200ms, uniform:100ms,300ms, or lognormal:MEDIAN,SIGMA.",
+    ),
+    click.option(
+        "--thinking",
+        default="constant:0s",
+        metavar="DIST",
+        help="Time between the head of a stream and its first token.",
+    ),
+    click.option(
+        "--heartbeat",
+        default="0s",
+        metavar="DURATION",
+        help="A silent stream gets a comment (Anthropic: a ping) so often; 0s: never.",
     ),
     click.option(
         "--tokens-per-second",

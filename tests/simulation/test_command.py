@@ -30,8 +30,9 @@ def test_every_setting_has_a_flag_with_the_same_default_and_a_help_text() -> Non
     settings = next(iter(build_group(**given).providers.values())).settings  # type: ignore[arg-type]
     assert settings == SimulatorSettings(port=9001)
     fields = {field.name for field in dataclasses.fields(SimulatorSettings)}
-    renamed = {"listen", "keepalive", "control", "window"}
-    assert set(given) - renamed == fields - {"name", "host", "port", "keepalive_seconds", "window_seconds"}
+    renamed = {"listen", "keepalive", "control", "window", "heartbeat"}
+    other = {"name", "host", "port", "keepalive_seconds", "window_seconds", "heartbeat_seconds"}
+    assert set(given) - renamed == fields - other
     assert all(getattr(parameter, "help", None) for parameter in command.params)
 
 
@@ -43,6 +44,10 @@ def test_every_setting_has_a_flag_with_the_same_default_and_a_help_text() -> Non
         (["--latency", "fast"], "--latency: 'fast' is not"),
         (["--listen", "nowhere"], "--listen: 'nowhere' is not an address"),
         (["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], "same name"),
+        (["--thinking", "hard"], "--thinking: 'hard' is not"),
+        (["--heartbeat", "often"], "--heartbeat: 'often' is not"),
+        (["--profile", "researchers"], "there is research-agents"),
+        (["--profile", "research-agents:many"], "'many' is no scale"),
         (["--queue", "3"], "queue needs concurrency"),
         (["--queue-full-status", "500"], "must be 503 or 429"),
         (["--answer", "sing"], "sing"),

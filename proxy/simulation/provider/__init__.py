@@ -3,6 +3,7 @@
 settings     SimulatorSettings: what one provider is like
 durations    "1m30s" and its relatives, read and written
 latency      how long an answer takes to begin: constant, uniform, lognormal
+profiles     traffic as known from the field, and what its provider is like
 faults       Fault: what goes wrong, and for which requests
 grammar      text and JSON to Fault, strictly; values reads single ones, spelling writes them back
 schedule     which faults meet this request

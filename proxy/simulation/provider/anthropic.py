@@ -84,6 +84,11 @@ def error_event(value: dict[str, Any]) -> Event:
     return Event(b"event: error\ndata: %b\n\n" % orjson.dumps(value))
 
 
+def heartbeat() -> Event:
+    """Returns what keeps a silent stream alive."""
+    return _event("ping", {})
+
+
 def models(names: tuple[str, ...]) -> dict[str, Any]:
     """Returns the list of models."""
     data = [model(name) for name in names]

@@ -21,13 +21,19 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One answer on one connection; `drip_seconds` apart come its bytes, `event_seconds` apart its tokens."""
+    """One answer on one connection; `drip_seconds` apart come its bytes, `event_seconds` apart its tokens.
+
+    `thinking_seconds` pass before the first token of a stream; `beat` is sent where it is silent for `beat_seconds`.
+    """
 
     request: web.Request
     seen: Received
     headers: Headers
     drip_seconds: float | None = None
     event_seconds: float = 0.0
+    thinking_seconds: float = 0.0
+    beat_seconds: float = 0.0
+    beat: bytes = b""
     fault: Fault | None = None
 
     async def whole(self, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> web.StreamResponse:
@@ -57,21 +63,30 @@ class Delivery:
         response = web.StreamResponse(headers=head)
         sent, cut = bent_stream(events, error, self.fault)
         await response.prepare(self.request)
-        for event, wait in self._paced(sent):
-            if wait > 0:
-                await asyncio.sleep(wait)
+        for event, due in self._paced(sent):
+            await self._until(due, response)
             await self._write(response, event.data)
         self._cut(cut)
         return response
 
     def _paced(self, events: list[Event]) -> Iterator[tuple[Event, float]]:
-        """Yields each event and the seconds to wait before it; lateness does not shift the timetable."""
-        now = asyncio.get_running_loop().time
-        due = now()
+        """Yields each event and when it is due; lateness does not shift the timetable."""
+        due = asyncio.get_running_loop().time()
+        thinking = self.thinking_seconds
         for event in events:
             if event.content:
-                due += self.event_seconds
-            yield event, (due - now() if event.content and self.event_seconds else 0.0)
+                due += self.event_seconds + thinking
+                thinking = 0.0
+            yield event, due
+
+    async def _until(self, due: float, response: web.StreamResponse) -> None:
+        """Waits, and lets the heart beat meanwhile."""
+        now = asyncio.get_running_loop().time
+        while self.beat_seconds and due - now() > self.beat_seconds:
+            await asyncio.sleep(self.beat_seconds)
+            await self._write(response, self.beat)
+        if (wait := due - now()) > 0:
+            await asyncio.sleep(wait)
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
         if self.drip_seconds is None:

@@ -17,6 +17,15 @@ from proxy.simulation.provider.latency import parse_latency
 from proxy.simulation.provider.limits import TokenRule
 from proxy.simulation.provider.settings import AnswerStyle, SettingsError, SimulatorSettings
 
+_TIMES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "latency": ("latency", parse_latency),
+    "thinking": ("thinking", parse_latency),
+    "heartbeat": ("heartbeat_seconds", parse_duration),
+    "keepalive": ("keepalive_seconds", parse_duration),
+    "window": ("window_seconds", parse_duration),
+}
+"""The settings that flags give as texts: by flag, with what reads them."""
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """Reads `HOST:PORT` or `[V6]:PORT`; raises SettingsError."""
@@ -40,8 +49,6 @@ def build_group(
     *,
     listen: Sequence[str],
     control: str | None,
-    latency: str,
-    keepalive: str,
     faults: Sequence[str],
     **rest: Any,
 ) -> SimulatorGroup:
@@ -50,12 +57,9 @@ def build_group(
         places = [parse_listen(text) for text in listen]
     with _flag("--control"):
         control_at = parse_address(control) if control is not None else None
-    with _flag("--latency"):
-        rest["latency"] = parse_latency(latency)
-    with _flag("--keepalive"):
-        rest["keepalive_seconds"] = parse_duration(keepalive)
-    with _flag("--window"):
-        rest["window_seconds"] = parse_duration(rest.pop("window"))
+    for name, (setting, reader) in _TIMES.items():
+        with _flag(f"--{name}"):
+            rest[setting] = reader(rest.pop(name))
     read = []
     for text in faults:
         with _flag(f"--fault {text!r}"):

@@ -117,6 +117,11 @@ def error_event(value: dict[str, Any]) -> Event:
     return _event(value)
 
 
+def heartbeat() -> Event:
+    """Returns what keeps a silent stream alive: a comment, which is no event."""
+    return Event(b": keep-alive\n\n")
+
+
 def embeddings(ask: Ask, *, default_dimensions: int) -> dict[str, Any]:
     """Returns one vector for each input, in order."""
     size = ask.dimensions or default_dimensions

@@ -42,6 +42,7 @@ class Call:
     seed: int
     rng: random.Random
     id: str
+    came_at: float
     work: Work | None = None
 
 
@@ -137,6 +138,7 @@ class Service:
             seed=seed,
             rng=rng,
             id=f"req_{rng.getrandbits(96):024x}",
+            came_at=self._now(),
         )
 
     def _plan(self, call: Call, ask: Ask | None) -> Plan:
@@ -229,17 +231,21 @@ class Service:
         return openai.models(names, owner=self._settings.name)
 
     def _delivery(self, call: Call, plan: Plan) -> Delivery:
-        rate = self._settings.tokens_per_second
+        settings, rate = self._settings, self._settings.tokens_per_second
         return Delivery(
             request=call.request,
             seen=call.seen,
             headers=[
                 (request_id_header(call.dialect), call.id),
-                ("x-sim-provider", self._settings.name),
+                ("x-sim-provider", settings.name),
+                ("server-timing", f"sim;dur={(self._now() - call.came_at) * 1000:.3f}"),
                 *self._told(call),
             ],
             drip_seconds=plan.drip_seconds,
             event_seconds=1 / rate if rate else 0.0,
+            thinking_seconds=settings.thinking.sample(call.rng),
+            beat_seconds=settings.heartbeat_seconds,
+            beat=_heartbeat(call.dialect).data,
             fault=plan.fault,
         )
 
@@ -260,6 +266,10 @@ class Service:
             headers = retry_headers(hint, dialect=call.dialect, wall=self._wall())
         body = orjson.dumps(error_body(call.dialect, problem, request_id=call.id))
         return await self._delivery(call, plan).whole(problem.status, body, headers or [])
+
+
+def _heartbeat(dialect: Dialect) -> Event:
+    return anthropic.heartbeat() if dialect is Dialect.ANTHROPIC else openai.heartbeat()
 
 
 def _error_event(dialect: Dialect, body: dict[str, Any]) -> Event:

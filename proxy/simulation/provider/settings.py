@@ -29,16 +29,19 @@ class AnswerStyle(StrEnum):
 class SimulatorSettings:
     """One provider. Durations are seconds; `None` means without limit; port 0 takes a free one.
 
-    `tokens_per_second` paces streams (0 sends at once); `queue` counts requests that may wait for one of the
-    `concurrency` places; `api_keys` empty accepts every caller. `rpm` and `tpm` limit the whole account, `key_rpm` and
-    `key_tpm` each key, and a window of `window_seconds` holds what can be used at once. With `deduplicate` a request
-    whose key in `idempotency_header` was executed gets that answer again. Raises SettingsError.
+    `tokens_per_second` paces streams (0 sends at once); `thinking` passes between their head and their first token, and
+    a heartbeat is sent wherever one is silent for `heartbeat_seconds` (0: never). `queue` counts requests that may wait
+    for one of the `concurrency` places; `api_keys` empty accepts every caller. `rpm` and `tpm` limit the whole account,
+    `key_rpm` and `key_tpm` each key, and a window of `window_seconds` holds what can be used at once. With `deduplicate`
+    a request whose key in `idempotency_header` was executed gets that answer again. Raises SettingsError.
     """
 
     name: str = "sim"
     host: str = "127.0.0.1"
     port: int = 0
     latency: Latency = Latency()
+    thinking: Latency = Latency()
+    heartbeat_seconds: float = 0.0
     tokens_per_second: float = 0.0
     output_tokens: int = 16
     answer: AnswerStyle = AnswerStyle.WORDS
@@ -66,6 +69,7 @@ class SimulatorSettings:
         checks = (
             (bool(self.name) and "/" not in self.name, "name must be a word without a slash"),
             (0 <= self.port <= 65535, "port must lie between 0 and 65535"),
+            (0 <= self.heartbeat_seconds < math.inf, "heartbeat_seconds must not be negative"),
             (self.tokens_per_second >= 0, "tokens_per_second must not be negative"),
             (1 <= self.output_tokens <= 1_000_000, "output_tokens must lie between 1 and 1000000"),
             (self.concurrency is None or self.concurrency >= 1, "concurrency must be at least 1"),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.simulation.provider import Fault, ProviderSimulator, SimulatorSettings, parse_fault
+from proxy.simulation.provider import Fault, Latency, ProviderSimulator, SimulatorSettings, parse_fault
 from proxy.simulation.provider.settings import AnswerStyle
 from tests.simulation.provider.wire import (
     CHAT,
@@ -139,3 +139,38 @@ async def test_faults_given_at_run_time_are_objects_or_texts(sim: ProviderSimula
     assert [(await chat(sim.port)).status for _ in range(2)] == [500, 503]
     sim.set_faults([])
     assert (await chat(sim.port)).status == 200
+
+
+def slow(**settings: float) -> ProviderSimulator:
+    thinking = Latency(low=settings["thinking"])
+    return ProviderSimulator(
+        SimulatorSettings(thinking=thinking, heartbeat_seconds=settings["heartbeat"], output_tokens=2)
+    )
+
+
+async def test_a_silent_stream_lives_by_its_heartbeat() -> None:
+    async with slow(thinking=0.25, heartbeat=0.02) as sim:
+        events = (await chat(sim.port, None, STREAM)).events
+        comments = [index for index, event in enumerate(events) if event == ": keep-alive"]
+        assert comments == list(range(1, len(comments) + 1)), "after the role, before the first token"
+        assert len(comments) >= 2
+        assert events[-1] == "data: [DONE]"
+        named = (await call(sim.port, "/v1/messages", {**MESSAGE, "stream": True})).events
+        pings = [event for event in named if event.startswith("event: ping")]
+        assert len(pings) > 2
+        assert json.loads(pings[-1].partition("data: ")[2]) == {"type": "ping"}
+        assert named[-1].startswith("event: message_stop")
+
+
+async def test_without_a_heartbeat_a_stream_that_thinks_is_silent() -> None:
+    async with slow(thinking=0.05, heartbeat=0.0) as sim:
+        events = (await chat(sim.port, None, STREAM)).events
+        assert all(event.startswith("data: ") for event in events)
+
+
+async def test_an_answer_tells_how_long_it_took_to_begin() -> None:
+    async with ProviderSimulator(SimulatorSettings(latency=Latency(low=0.05))) as sim:
+        for body in (CHAT, STREAM):
+            name, _, rest = (await chat(sim.port, None, body)).headers["server-timing"].partition(";dur=")
+            assert name == "sim"
+            assert float(rest) >= 50.0

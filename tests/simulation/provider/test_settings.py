@@ -16,6 +16,8 @@ from proxy.simulation.provider.settings import SettingsError, SimulatorSettings
         {"port": 65536},
         {"tokens_per_second": -1.0},
         {"tokens_per_second": float("nan")},
+        {"heartbeat_seconds": -1.0},
+        {"heartbeat_seconds": float("inf")},
         {"output_tokens": 0},
         {"concurrency": 0},
         {"queue": 3},
