@@ -32,8 +32,8 @@ class SimulatorSettings:
     `tokens_per_second` paces streams (0 sends at once); `thinking` passes between their head and their first token, and
     a heartbeat is sent wherever one is silent for `heartbeat_seconds` (0: never). `queue` counts requests that may wait
     for one of the `concurrency` places; `api_keys` empty accepts every caller. `rpm` and `tpm` limit the whole account,
-    `key_rpm` and `key_tpm` each key, and a window of `window_seconds` holds what can be used at once. With `deduplicate`
-    a request whose key in `idempotency_header` was executed gets that answer again. Raises SettingsError.
+    `key_rpm` and `key_tpm` each key, and a window of `window_seconds` holds what can be used at once. A request whose
+    key in `idempotency_header` was executed gets that answer again with `deduplicate`. Raises SettingsError.
     """
 
     name: str = "sim"
