@@ -18,7 +18,15 @@ from proxy.exchange import Usage
 LOOKED_AT: Final = 65536
 TAIL: Final = 4096
 UNPACKED: Final = 4 * 1024 * 1024
-"""Most bytes that one piece may unpack to: more is a bomb, or no answer that we know."""
+"""Most bytes that one piece may unpack to, and that an answer may unpack to whatever its size.
+
+More is a bomb, or no answer that we know: nobody looks any further, and its usage is estimated."""
+UNPACKED_EVENTS: Final = 1024 * 1024
+"""The same for a piece of an event stream, which costs far more to look at: the event loop waits meanwhile."""
+LARGEST_RATIO: Final = 100
+"""How many bytes one byte may unpack to beyond that, over a whole answer; JSON and events stay below 50."""
+MEMBER: Final = 4096
+"""What the end of a member counts for, in bytes: beginning another one takes time, however little it holds."""
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 
 
@@ -60,13 +68,13 @@ class Meter(Protocol):
 
 
 class PackedEvents:
-    """Looks at a packed event stream through its dialect's scanner."""
+    """Looks at a packed event stream through its dialect's scanner; at none of a piece that is a bomb."""
 
     __slots__ = ("_blind", "_inflate", "_scanner")
 
     def __init__(self, scanner: StreamScanner) -> None:
         self._scanner = scanner
-        self._inflate = _Inflate()
+        self._inflate = _Inflate(UNPACKED_EVENTS)
         self._blind = 0
 
     @property
@@ -96,7 +104,9 @@ class PackedEvents:
 
     def feed(self, piece: bytes) -> None:
         """Unpacks and looks at the next piece."""
-        self._scanner.feed(self._inflate.more(piece))
+        text = self._inflate.more(piece)
+        if not self._inflate.burst:
+            self._scanner.feed(text)
         self._blind += self._inflate.broken
 
     def finish(self) -> None:
@@ -112,7 +122,10 @@ def look(
     Of a body over 64 KiB, and of one whose beginning is `cut` off, only the end is looked at.
     """
     if packed:
-        body = _Inflate().more(body)
+        inflate = _Inflate(UNPACKED)
+        body = inflate.more(body)
+        if inflate.burst:
+            return None, None
     if cut or len(body) > LOOKED_AT:
         document, error = _usage_at_end(body[-TAIL:]), None
     else:
@@ -129,7 +142,7 @@ class BodyMeter:
 
     def __init__(self, operation: Operation, *, packed: bool) -> None:
         self._operation = operation
-        self._inflate = _Inflate() if packed else None
+        self._inflate = _Inflate(UNPACKED) if packed else None
         self._kept: list[bytes] = []
         self._size = self.signs = 0
         self.content = self.done = False
@@ -138,36 +151,48 @@ class BodyMeter:
 
     def feed(self, piece: bytes) -> None:
         """Keeps a copy of what may matter."""
-        if self._inflate is not None:
-            piece = self._inflate.more(piece)
-        self._kept.append(piece)
-        self._size += len(piece)
         self.content = True
         self.signs += 1
-        if self._size > LOOKED_AT and len(self._kept) > 1:
+        if self._inflate is not None:
+            piece = self._inflate.more(piece)
+            if self._inflate.burst:
+                self._kept.clear()
+                return
+        self._kept.append(piece)
+        self._size += len(piece)
+        if self._size > LOOKED_AT:
             self._kept = [b"".join(self._kept)[-TAIL:]]
 
     def finish(self) -> None:
-        """Reads what was kept."""
+        """Reads what was kept; of what was not seen to its end nothing is known."""
+        if self._inflate is not None and self._inflate.burst:
+            return
         self.usage, self.error = look(self._operation, b"".join(self._kept), cut=self._size > LOOKED_AT)
 
 
 class _Inflate:
-    """Unpacks a copy of a gzip, zlib or raw deflate body, member by member; a broken or bursting one just ends."""
+    """Unpacks a copy of a gzip, zlib or raw deflate body, member by member; a broken or bursting one just ends.
 
-    __slots__ = ("_inflater", "_raw_tried", "broken")
+    `most`: bytes that one piece may unpack to. `broken`: nothing more comes; `burst`: it would have been too much.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_allowed", "_inflater", "_most", "_raw_tried", "broken", "burst")
+
+    def __init__(self, most: int) -> None:
         self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
         self._raw_tried = False
-        self.broken = False
+        self._most = most
+        self._allowed = UNPACKED
+        self.broken = self.burst = False
 
     def more(self, piece: bytes) -> bytes:
         """Returns what this piece unpacks to."""
-        unpacked = b""
+        parts: list[bytes] = []
+        self._allowed += len(piece) * LARGEST_RATIO
+        room = min(self._most, self._allowed)
         while piece and not self.broken:
             try:
-                unpacked += self._inflater.decompress(piece, UNPACKED - len(unpacked))
+                part = self._inflater.decompress(piece, room)
             except zlib.error:
                 # "deflate" is sent with and without a zlib header; only the very beginning tells.
                 self.broken = self._raw_tried
@@ -175,11 +200,15 @@ class _Inflate:
                 self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
                 continue
             self._raw_tried = True
-            self.broken = bool(self._inflater.unconsumed_tail) or len(unpacked) >= UNPACKED
+            parts.append(part)
+            spent = len(part) + MEMBER * self._inflater.eof
+            self._allowed -= spent
+            room -= spent
+            self.broken = self.burst = bool(self._inflater.unconsumed_tail) or room <= 0
             piece = self._inflater.unused_data
             if self._inflater.eof:
                 self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
-        return unpacked
+        return b"".join(parts)
 
 
 def parsed(body: bytes) -> Any:

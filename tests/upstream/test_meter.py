@@ -14,7 +14,19 @@ from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
 from proxy.dialects.lookup import operation_of
 from proxy.exchange import Usage
-from proxy.upstream.meter import LOOKED_AT, UNPACKED, BodyMeter, Meter, PackedEvents, look, parsed
+from proxy.upstream.meter import (
+    LARGEST_RATIO,
+    LOOKED_AT,
+    MEMBER,
+    TAIL,
+    UNPACKED,
+    UNPACKED_EVENTS,
+    BodyMeter,
+    Meter,
+    PackedEvents,
+    look,
+    parsed,
+)
 from tests.upstream.rig import DONE, OVERLOADED, ROLE, USAGE, WORD
 
 
@@ -120,25 +132,79 @@ def test_a_gzip_that_breaks_off_gives_nothing_and_never_fails(part: float, place
     assert metered(packed[: int(part * len(packed))] + b"\xff" * 20, places, packed=True).usage is None
 
 
+def held(meter: BodyMeter) -> int:
+    return sum(map(len, meter._kept))
+
+
 def test_a_bomb_is_not_unpacked_to_its_end() -> None:
     bomb = gzip.compress(bytes(UNPACKED * 8))
     meter = metered(bomb, [0.5], packed=True)
-    assert meter.usage is None
-    assert sum(map(len, meter._kept)) <= UNPACKED
+    assert (meter.usage, held(meter)) == (None, 0)
     assert look(CHAT, bomb, packed=True) == (None, None)
 
 
-def test_many_small_bombs_in_one_piece_are_not_unpacked_to_their_end() -> None:
-    bombs = gzip.compress(bytes(UNPACKED // 2)) * 40
-    meter = metered(bombs, [], packed=True)
-    assert sum(map(len, meter._kept)) <= UNPACKED
+def test_nothing_that_stands_behind_a_bomb_is_believed() -> None:
+    bomb = gzip.compress(b" " * (UNPACKED + 1)) + gzip.compress(chat_body(10))
+    assert look(CHAT, bomb, packed=True) == (None, None)
+    assert metered(bomb, [], packed=True).usage is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", bytes(UNPACKED // 2)], ids=["empty", "tiny", "large"])
+def test_a_body_in_many_small_members_is_not_unpacked_to_its_end(content: bytes) -> None:
+    flood = gzip.compress(content) * (2 * UNPACKED // (MEMBER + len(content))) + gzip.compress(chat_body(10))
+    assert look(CHAT, flood, packed=True) == (None, None)
+    meter = metered(flood, [], packed=True)
+    assert (meter.usage, held(meter)) == (None, 0)
+
+
+def test_what_unpacks_to_a_great_deal_in_small_pieces_is_not_unpacked_to_its_end() -> None:
+    bomb = gzip.compress(bytes(1 << 27)) + gzip.compress(chat_body(10))
+    meter = BodyMeter(CHAT, packed=True)
+    for at in range(0, len(bomb), 512):
+        meter.feed(bomb[at : at + 512])
+        assert held(meter) <= LOOKED_AT
+    assert meter._size <= UNPACKED + LARGEST_RATIO * len(bomb) < 1 << 27
+    meter.finish()
+    assert (meter.usage, meter.content) == (None, True)
+
+
+def events_in(piece_bytes: int, body: bytes) -> PackedEvents:
+    packed = gzip.compress(body, 9)
+    meter = PackedEvents(CHAT.dialect.scanner(CHAT))
+    for at in range(0, len(packed), piece_bytes):
+        meter.feed(packed[at : at + piece_bytes])
+    meter.finish()
+    return meter
+
+
+def test_of_a_bomb_of_events_no_event_is_looked_at_and_it_lives_by_its_bytes() -> None:
+    flood = b"data: x\n\n" * (2 * UNPACKED_EVENTS // 9)
+    meter = events_in(1 << 20, flood + USAGE)
+    assert (meter.content, meter.usage, meter.signs) == (True, None, 1)
+    meter.feed(b"more")
+    assert meter.signs == 2
+
+
+def test_a_long_bomb_of_events_is_looked_at_in_part_only() -> None:
+    size = 1 << 26
+    meter = events_in(256, b"data: x\n\n" * (size // 9) + USAGE)
+    assert (meter.content, meter.usage) == (True, None)
+    assert meter._scanner.events * 9 < size // 2
+
+
+def test_a_large_stream_that_is_well_packed_is_looked_at_to_its_end() -> None:
+    words = b"".join(b'data: {"id":"c%d","choices":[{"delta":{"content":"w%d"}}]}\n\n' % (n, n) for n in range(9_000))
+    meter = events_in(4096, ROLE + words + USAGE + DONE)
+    assert (meter.content, meter.usage, meter.done) == (True, Usage(3, 2, 0), True)
 
 
 def test_a_large_body_is_not_kept() -> None:
     meter = BodyMeter(CHAT, packed=False)
     for _ in range(100):
         meter.feed(bytes(10_000))
-        assert sum(map(len, meter._kept)) <= LOOKED_AT + 10_000
+        assert held(meter) <= LOOKED_AT
+    meter.feed(bytes(4 * LOOKED_AT))
+    assert held(meter) == TAIL
 
 
 ERRORS = {
