@@ -6,7 +6,8 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
@@ -22,6 +23,9 @@ INDEX = b"""sponson admin
 """
 
 
+NO_ACCESS_LOG: Final[dict[str, Any]] = {"access_log": None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminSources:
     """Where the answers come from; all are cheap and synchronous."""
@@ -34,12 +38,31 @@ class AdminSources:
     status: Callable[[], dict[str, Any]]
 
 
+class AdminConnection(web.RequestHandler):
+    """A connection that repeats nothing of what it cannot read: aiohttp logs the line, and sends it back."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answers a malformed request, and closes; a bug of ours is told in full."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        answer = web.Response(status=status, text="the request is malformed\n")
+        answer.force_close()
+        return answer
+
+
 class AdminServer:
     """A small web application beside the data port."""
 
     def __init__(self, sources: AdminSources) -> None:
         self._sources = sources
         self._runner: web.AppRunner | None = None
+        self._listeners: list[asyncio.Server] = []
 
     async def listen(self, sockets: list[socket.socket]) -> None:
         """Starts to answer on bound sockets."""
@@ -57,11 +80,16 @@ class AdminServer:
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
+        assert self._runner.server is not None
+        loop = asyncio.get_running_loop()
+        make = partial(AdminConnection, self._runner.server, loop=loop, **NO_ACCESS_LOG)
         for bound in sockets:
-            await web.SockSite(self._runner, bound).start()
+            self._listeners.append(await loop.create_server(make, sock=bound))
 
     async def close(self) -> None:
         """Stops answering."""
+        for listener in self._listeners:
+            listener.close()
         if self._runner is not None:
             async with asyncio.timeout(1.0):
                 await self._runner.cleanup()

@@ -96,6 +96,27 @@ async def test_an_unknown_path_is_not_found() -> None:
         assert (await get(port, "/nope")).status == 404
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        b"GET /livez HTTP/1.1\r\nhost: x\r\nauthorization : Bearer tell-nobody\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: x\r\ntell-nobody\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: x\r\nx-long: tell-nobody" + b"y" * 10_000 + b"\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: tell-nobody\r\n\r\n",
+        b"tell-nobody /livez HTTP/1.1\r\n\r\n",
+    ],
+    ids=["space before the colon", "no colon", "too long", "no length", "no method"],
+)
+async def test_nothing_of_a_malformed_request_is_repeated(ask: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with admin(State()) as port:
+        told = await talk(port, ask)
+        assert told.startswith(b"HTTP/1.")
+        assert b" 400 " in told.split(b"\r\n")[0]
+        assert b"tell-nobody" not in told
+        assert (await get(port, "/livez")).status == 200
+    assert "tell-nobody" not in caplog.text
+
+
 async def test_closing_takes_no_longer_than_a_moment_though_a_client_stays() -> None:
     async with admin(State()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
