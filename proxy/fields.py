@@ -19,6 +19,11 @@ MAX_HEAD: Final = 262144
 MOST_SHAPES: Final = 512
 LARGEST_SHAPE: Final = 4096
 """Bytes of all names together; the shape of a larger head is not remembered."""
+_HOPS: Final = frozenset({"via", "max-forwards"})
+
+
+_CONTROLS: Final = bytes((*range(0x09), *range(0x0A, 0x20), 0x7F))
+_SPACES: Final = bytes.maketrans(_CONTROLS, b" " * len(_CONTROLS))
 
 
 class HeadTooLarge(Exception):
@@ -30,10 +35,11 @@ class Shape:
 
     `first` tells where the first field of a name (in lower case) stands; `repeated` are names that stand there more
     than once. White space before a colon is no part of a name (RFC 9112 §5.1). `lasting`: the next head with these
-    names has this very shape, so that it is worth keeping what was worked out for it.
+    names has this very shape, so that it is worth keeping what was worked out for it. `counts_hops`: there is a field
+    that every hop has to read and change.
     """
 
-    __slots__ = ("first", "lasting", "names", "repeated")
+    __slots__ = ("counts_hops", "first", "lasting", "names", "repeated")
 
     def __init__(self, names: tuple[bytes, ...]) -> None:
         self.names = names
@@ -47,6 +53,7 @@ class Shape:
             else:
                 self.first[low] = index
         self.repeated = frozenset(repeated)
+        self.counts_hops = not _HOPS.isdisjoint(self.first)
 
     def __repr__(self) -> str:
         return f"<Shape {', '.join(self.first)}>"
@@ -155,6 +162,21 @@ def check_lines(lines: list[bytes]) -> None:
     """Raises `HeadTooLarge` for a value beyond all measure."""
     if any(len(line) > MAX_FIELD for line in lines):
         raise HeadTooLarge
+
+
+def cleaned(lines: list[bytes]) -> list[bytes]:
+    """Returns values in which every control character is a space (RFC 9110 §5.5). Raises ValueError for NUL."""
+    together = b"".join(lines)
+    if len(together.translate(None, _CONTROLS)) == len(together):
+        return lines
+    if b"\0" in together:
+        raise ValueError("NUL in a field")
+    return [in_one_line(line) for line in lines]
+
+
+def in_one_line(text: bytes) -> bytes:
+    """Returns text in which every control character but the tab is a space."""
+    return text.translate(_SPACES)
 
 
 def _text(value: bytes) -> str:

@@ -3,6 +3,7 @@
 | file | owns |
 |---|---|
 | server | listeners; one exchange per request |
+| hops | `Via` and `Max-Forwards`: loops end here |
 | incoming | the request as the wire gave it, checked for ambiguous framing; its body |
 | reply | the answer's bytes: head, framing, stamps, back-pressure |
 | rescue | outcome → HTTP: every answer that the proxy makes itself |

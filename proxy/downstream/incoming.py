@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 from proxy.body import Body, BodyBroken
 from proxy.downstream.arrival import Arrival
+from proxy.fields import Fields
 from proxy.request import BodyProblem, BodyTooLarge, Request
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 UNBOUNDED: Final = 1 << 62
 _SINGLE: Final = frozenset({"host", "content-length", "transfer-encoding"})
+_NOT_FOR_US: Final = frozenset({"CONNECT", "TRACE"})
+_NO_PATH: Final = "the target must be a path; this is no forward proxy (--forward opens one)"
+_NO_TRACE: Final = "TRACE goes to no provider: its answer would show what is secret; use another method"
+_is_host: Final = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
+).fullmatch
+"""RFC 3986 §3.2.2: a name, or an address in brackets; RFC 9112 §3.2 lets it be empty."""
 STALL_SECONDS: Final = 30.0
 """How long a caller may send nothing of the body that it has announced."""
 
@@ -63,16 +72,23 @@ def request_of(arrival: Arrival) -> Request:
             request.body = payload.taken()
         return request
     length = fields.get("content-length")
-    expects = fields.get("expect", "").lower() == "100-continue" and arrival.version == (1, 1)
+    expects = "expect" in fields and arrival.version == (1, 1) and _expects_continue(fields)
     body = IncomingBody(arrival, length=int(length) if length is not None else None, expects=expects)
     return Request(arrival.method, arrival.target, fields, upload=body, version=arrival.version)
+
+
+def _expects_continue(fields: Fields) -> bool:
+    """Whether one of its expectations is ours to meet; others are ignored (RFC 9110 §10.1.1)."""
+    members = (member.strip(" \t") for line in fields.getall("expect") for member in line.split(","))
+    return "100-continue" in (member.lower() for member in members)
 
 
 def framing_problem(arrival: Arrival) -> str | None:
     """Returns what is wrong with a head that the parser accepts and another reader might read differently.
 
-    RFC 9112 §3.2, §6.1, §6.3: no host or several, a coding other than exactly `chunked`, any coding in HTTP/1.0,
-    another version, a target that is not in origin form, a length that is not plain digits.
+    RFC 9112 §3.2, §6.1, §6.3: no host or several, a host that is none, a coding other than exactly `chunked`, any
+    coding in HTTP/1.0, another version, a target that is not in origin form, a length that is not plain digits.
+    And RFC 9110 §9.3.8: TRACE, whose answer would show the caller our credentials.
     """
     version, fields = arrival.version, arrival.fields
     shape = fields.shape
@@ -80,8 +96,11 @@ def framing_problem(arrival: Arrival) -> str | None:
         return "this version of HTTP is not spoken here; send the request in version 1.1"
     if shape.repeated and not shape.repeated.isdisjoint(_SINGLE):
         return "Host, Content-Length and Transfer-Encoding may stand there once"
-    if "host" not in shape.first and version == (1, 1):
+    at = shape.first.get("host")
+    if at is None and version == (1, 1):
         return "a request without Host; send one"
+    if at is not None and not _is_host(fields.lines[at]):
+        return "Host must be a name or an address, and perhaps a port"
     if "transfer-encoding" in shape.first:
         if version == (1, 0) or fields["transfer-encoding"].lower() != "chunked":
             return "the only transfer coding is chunked, and only in version 1.1 of HTTP"
@@ -89,6 +108,6 @@ def framing_problem(arrival: Arrival) -> str | None:
         length = fields["content-length"]
         if not (length.isascii() and length.isdigit()):
             return "Content-Length must be plain digits"
-    if not arrival.target.startswith("/") or arrival.method == "CONNECT":
-        return "the target must be a path; this is no forward proxy (--forward opens one)"
+    if not arrival.target.startswith("/") or arrival.method in _NOT_FOR_US:
+        return _NO_TRACE if arrival.method == "TRACE" else _NO_PATH
     return None

@@ -26,7 +26,7 @@ PHRASES: Final = {
 }
 TOO_MANY: Final = 429
 NO_RETRY: Final = (b"x-should-retry", b"false")
-NEVER_AGAIN: Final = frozenset({Reason.MAYBE_EXECUTED, Reason.IDEMPOTENCY_CONFLICT})
+NEVER_AGAIN: Final = frozenset({Reason.MAYBE_EXECUTED, Reason.IDEMPOTENCY_CONFLICT, Reason.LOOP_DETECTED})
 """What is answered in the same way however often it comes; SDKs repeat a 409 or 504 unless they are told."""
 
 

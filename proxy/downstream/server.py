@@ -12,6 +12,7 @@ from proxy.clock import Clock
 from proxy.dialects.lookup import operation_of
 from proxy.downstream.arrival import Arrival
 from proxy.downstream.connections import ConnectionServer
+from proxy.downstream.hops import hop_problem
 from proxy.downstream.incoming import framing_problem, request_of
 from proxy.downstream.reply import HttpReply
 from proxy.exchange import CancelCause, Exchange, Facts
@@ -49,6 +50,8 @@ class DataServer:
         self._sampler = sampler
         self._clock = clock
         self._bits = bits
+        self.pseudonym = ""
+        """This process's own name in `Via`."""
         self._prefix = f"{bits(40):010x}"
         self._count = 0
         self._listeners: list[asyncio.Server] = []
@@ -135,6 +138,8 @@ class DataServer:
             # What follows on the connection may be another reading of the same bytes.
             arrival.end()
             return refused(Reason.BAD_REQUEST, detail=wrong)
+        if arrival.fields.shape.counts_hops and (hop := hop_problem(arrival, self.pseudonym)) is not None:
+            return hop
         if exchange.request.path.startswith(OWN_PATHS):
             return refused(Reason.NO_ROUTE, detail="paths under /sponson/ are the proxy's own; this one is unknown")
         return None

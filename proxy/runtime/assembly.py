@@ -55,6 +55,8 @@ class Surroundings:
     rescue: Rescue
     clock: Clock
     bits: Bits
+    pseudonym: str = ""
+    """This process's own name in `Via`."""
 
 
 class Runtime:
@@ -123,6 +125,7 @@ def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) 
         observer=around.observer,
         clock=around.clock,
         bits=around.bits,
+        pseudonym=around.pseudonym,
         changes=[],
         auth_headers=frozenset(p.auth.header.lower().encode("latin-1") for p in snapshot.providers),
         commits_before=around.kept.commits,

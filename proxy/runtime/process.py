@@ -102,6 +102,7 @@ class Process:
             rescue=rescue,
             clock=clock,
             bits=bits,
+            pseudonym=f"sponson-{bits(48):012x}",
         )
         self._secrets = Secrets(settings.environ)
         self.keeper = PolicyKeeper(
@@ -114,6 +115,7 @@ class Process:
         )
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
+        self.server.pseudonym = self._around.pseudonym
         self.status = StatusReader(self.kept, clock, self._label, admission=self.admission)
         self.admin = AdminServer(self._admin_sources())
         self._beat = clock.now()

@@ -97,11 +97,12 @@ class Upstream:
 
     def _pool(self) -> Pool:
         cores, address = self._cores, self.address
-        idle = cores.snapshot.connections.idle_seconds
+        idle, alone = cores.snapshot.connections.idle_seconds, len(cores.snapshot.addresses) == 1
         pool = cores.kept("pool", lambda: Pool(Dialer(address), idle_seconds=idle), str(address))
 
         def change() -> None:
             pool.idle_seconds = idle
+            pool.alone = alone
 
         cores.shop.later(change)
         return pool
@@ -110,7 +111,7 @@ class Upstream:
         address, snapshot, shop = self.address, self._cores.snapshot, self._cores.shop
         default = {"http": 80, "https": 443}[address.scheme]
         host = f"[{address.host}]" if ":" in address.host else address.host
-        return HeaderPlan(
+        plan = HeaderPlan(
             host=host if address.port == default else f"{host}:{address.port}",
             added=[(name.encode("latin-1"), shop.secrets[source].encode()) for name, source in snapshot.headers],
             own_credential=bool(snapshot.keys),
@@ -118,3 +119,5 @@ class Upstream:
             key_header=snapshot.idempotency_header,
             propagate_trace=snapshot.propagate_trace,
         )
+        plan.pseudonym = shop.pseudonym.encode("ascii")
+        return plan

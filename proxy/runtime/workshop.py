@@ -33,6 +33,8 @@ class Workshop:
     changes: list[Callable[[], None]]
     auth_headers: frozenset[bytes]
     commits_before: int
+    pseudonym: str = ""
+    """This process's own name in `Via`."""
     observe: bool = False
     """The whole policy is in `mode: observe`."""
     counting: frozenset[str] = frozenset()

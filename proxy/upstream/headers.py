@@ -40,7 +40,8 @@ _END: Final = b"\r\n"
 _ACCEPT_ENCODING: Final = b"accept-encoding"
 
 
-_FIRST, _UNPACKED, _KEYED = 1, 2, 4
+_FIRST, _UNPACKED, _KEYED, _OLD = 1, 2, 4, 8
+_CURRENT: Final = (1, 1)
 
 
 class HeaderPlan:
@@ -48,12 +49,13 @@ class HeaderPlan:
 
     `auth_headers` are those of every provider, in lower case: a caller's credential for one never reaches another.
     `key_header` carries a request's idempotency key, in the place of what the caller wrote there; without it the key
-    goes no further than the caller's own headers take it.
+    goes no further than the caller's own headers take it. `pseudonym`, set before the first use, is ours in `Via`,
+    behind those of the proxies before us (RFC 9110 §7.6.3); without it there is no such line.
     """
 
     __slots__ = (
         "_added", "_added_unpacked", "_credentials", "_dropped", "_host", "_key_header", "_key_line", "_known",
-        "_own_credential", "_propagate_trace",
+        "_own_credential", "_propagate_trace", "pseudonym",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +83,8 @@ class HeaderPlan:
         name = key_header.encode("latin-1") if key_header is not None else b""
         self._key_header = frozenset({name.lower()} if name else ())
         self._key_line = name + _SEPARATOR
-        self._known: tuple[dict[Shape, Block], ...] = tuple({} for _ in range(8))
+        self.pseudonym = b""
+        self._known: tuple[dict[Shape, Block], ...] = tuple({} for _ in range(16))
 
     def request_head(self, exchange: Exchange, length: int | None) -> bytes:
         """Builds the head of one attempt; `length` is the body's, None for chunked, -1 for no body at all."""
@@ -90,6 +93,8 @@ class HeaderPlan:
         kind, key_line = exchange.first_target + _UNPACKED * exchange.hides_usage, b""
         if self._key_header and (key := exchange.idempotency_key) is not None:
             kind, key_line = kind + _KEYED, self._key_line + key.encode("utf-8", "surrogateescape") + _END
+        if request.version != _CURRENT:
+            kind += _OLD
         return b"".join(
             (
                 f"{request.method} {exchange.upstream_path} HTTP/1.1\r\nhost: ".encode("utf-8", "surrogateescape"),
@@ -106,6 +111,7 @@ class HeaderPlan:
 
         `_FIRST`: the provider is the one that the caller meant. `_UNPACKED`: the answer must come as it is, because it
         is looked through; a packed one could not be. `_KEYED`: the line with the key follows, the only one of its name.
+        `_OLD`: it came in version 1.0.
         """
         if named := connection_names(fields):
             return self._compiled(fields.shape, kind, named - self._credentials).fill(fields.lines)
@@ -131,7 +137,10 @@ class HeaderPlan:
                 or bool(first and (action == FOREIGN or (action == CREDENTIAL and not self._own_credential)))
             )
 
-        return Block(shape, passes, before=self._host, after=self._added_unpacked if unpacked else self._added)
+        after = self._added_unpacked if unpacked else self._added
+        if self.pseudonym:
+            after += b"via: %b %b\r\n" % (b"1.0" if kind & _OLD else b"1.1", self.pseudonym)
+        return Block(shape, passes, before=self._host, after=after)
 
     def _judge(self, name: bytes) -> int:
         low = name.lower()

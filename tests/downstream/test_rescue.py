@@ -40,7 +40,7 @@ def test_every_reason_has_its_status_its_header_and_a_body_in_the_caller_s_diale
     assert reply.header(b"x-sponson-reason") == reason.value.encode()
     assert reply.header(b"content-type") == b"application/json"
     assert reply.header(b"retry-after") == b"2"
-    never_again = reason in (Reason.MAYBE_EXECUTED, Reason.IDEMPOTENCY_CONFLICT)
+    never_again = reason in (Reason.MAYBE_EXECUTED, Reason.IDEMPOTENCY_CONFLICT, Reason.LOOP_DETECTED)
     assert reply.header(b"x-should-retry") == (b"false" if never_again else None)
     document = orjson.loads(reply.body)
     assert (document["error"]["code"], document["error"]["message"]) == (reason.value, "do this")

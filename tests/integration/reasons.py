@@ -32,7 +32,6 @@ NOT_BUILT_YET = {
     Reason.MISDIRECTED: "interception",
     Reason.QUOTA_EXHAUSTED: "quotas",
     Reason.TENANT_LIMIT: "tenants",
-    Reason.LOOP_DETECTED: "interception and the forward proxy",
 }
 
 
@@ -56,7 +55,7 @@ DIALECTS = {
         events=(event(None), event("well")),
         types={
             **dict.fromkeys((400, 404, 413), "invalid_request_error"),
-            **dict.fromkeys((502, 503, 504), "server_error"),
+            **dict.fromkeys((502, 503, 504, 508), "server_error"),
             429: "rate_limit_error",
         },
         kind=None,
@@ -74,6 +73,7 @@ DIALECTS = {
             502: "api_error",
             503: "overloaded_error",
             504: "timeout_error",
+            508: "api_error",
         },
         kind="error",
     ),
@@ -114,6 +114,13 @@ class Caller:
 
 async def no_route(caller: Caller) -> Answer:
     return await caller.lab.call(caller.dialect.path, caller.dialect.body, headers=[("x-case", "none of them")])
+
+
+async def comes_back(caller: Caller) -> Answer:
+    """Sends a request as it went to the provider: the provider has sent it back to us."""
+    await caller.ask()
+    via = caller.lab[case(Reason.LOOP_DETECTED)].seen[-1].all("via")
+    return await caller.lab.call(caller.dialect.path, caller.dialect.body, headers=[("via", one) for one in via])
 
 
 async def stops_reading_between_events(caller: Caller) -> Answer:
@@ -231,6 +238,7 @@ ROWS: dict[Reason, Row] = {
         route={"total": "200ms"},
         attempts=1,
     ),
+    Reason.LOOP_DETECTED: Row(status=508, provoke=comes_back, attempts=None, again=False),
     Reason.MAYBE_EXECUTED: Row(
         status=504, provoke=lambda c: c.ask(script=resets), route={"repeatable": False}, attempts=1, again=False
     ),

@@ -35,6 +35,7 @@ async def test_provider_sees_the_callers_fields_and_no_other(lab: Lab) -> None:
         )
         assert (await wire.answer()).status == 200
     seen = lab["plain"].only
+    (via,) = seen.all("via")
     assert seen.headers == [
         (b"host", f"127.0.0.1:{lab['plain'].port}".encode()),
         (b"X-Mixed-CASE", b"1"),
@@ -43,13 +44,14 @@ async def test_provider_sees_the_callers_fields_and_no_other(lab: Lab) -> None:
         (b"X-Tag", b"b"),
         (b"x-other", b"spaced"),
         (b"x-tag", b"a"),
+        (b"via", via),
         (b"content-length", b"13"),
     ]
 
 
 async def test_get_without_a_body_gains_no_length(lab: Lab) -> None:
     assert (await lab.call("/plain/v1/models", method="GET")).status == 200
-    assert lab["plain"].only.names == ["host"]
+    assert lab["plain"].only.names == ["host", "via"]
 
 
 async def test_empty_post_keeps_its_length_of_zero(lab: Lab) -> None:
@@ -86,7 +88,7 @@ async def test_hop_by_hop_fields_end_at_the_proxy(lab: Lab) -> None:
         ("X-Stays", "1"),
     ]
     assert (await lab.call("/plain/v1/x", CHAT, headers=headers)).status == 200
-    assert lab["plain"].only.names == ["host", "x-stays", "content-type", "content-length"]
+    assert lab["plain"].only.names == ["host", "x-stays", "content-type", "via", "content-length"]
 
 
 @pytest.mark.parametrize("name", ["Authorization", "Host", "Content-Length", "Content-Type"])

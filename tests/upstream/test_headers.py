@@ -221,6 +221,22 @@ def test_exactly_one_trace_parent_with_this_attempt_as_the_parent() -> None:
     assert dict(fields)[b"tracestate"] == b"a=1"
 
 
+@pytest.mark.parametrize(("version", "spoken"), [((1, 1), b"1.1"), ((1, 0), b"1.0")])
+@pytest.mark.parametrize("own", [True, False])
+def test_our_name_in_via_follows_the_others_and_cannot_be_taken_away(
+    version: tuple[int, int], spoken: bytes, own: bool
+) -> None:
+    plan = a_plan(own=own, added=[(b"x-team", b"search")])
+    plan.pseudonym = b"sponson-1%"
+    for connection in (b"keep-alive", b"close, x-debug"):
+        exchange = an_exchange([(b"Via", b"1.1 a"), (b"connection", connection), (b"via", b"1.0 b")])
+        exchange.request.version = version
+        vias = [value for name, value in head_of(plan, exchange) if name.lower() == b"via"]
+        assert vias == [b"1.1 a", b"1.0 b", spoken + b" sponson-1%"]
+    named = an_exchange([(b"via", b"1.1 a"), (b"connection", b"via")])
+    assert [value for name, value in head_of(plan, named) if name.lower() == b"via"] == [b"1.1 sponson-1%"]
+
+
 def test_fields_of_our_own_that_a_caller_sends_do_not_go_on() -> None:
     theirs = [(b"X-Sponson-Trail", b"1"), (b"x-sponson-class", b"P2")]
     assert head_of(a_plan(), an_exchange(theirs), -1) == [(b"host", b"p.test:9")]
