@@ -7,6 +7,7 @@ instead of passing as a default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -18,6 +19,9 @@ from otel.exporters import TIMEOUT_SECONDS
 from proxy.trace_context import Sampler
 
 _OTLP: Final = "OTEL_EXPORTER_OTLP_"
+_CREDENTIALS: Final = frozenset("@?#")
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
+"""As the SDK reads them: a token, then what a header may hold without quotes, comma, semicolon and backslash."""
 _SAMPLERS: Final = {
     "always_on": (1.0, False),
     "always_off": (0.0, False),
@@ -147,6 +151,7 @@ def _check_otlp(env: Mapping[str, str]) -> None:
         _word(env, f"{_OTLP}{signal}COMPRESSION", "none", ("none", "gzip", "deflate"))
         _positive(env, f"{_OTLP}{signal}TIMEOUT", TIMEOUT_SECONDS)
         _check_url(env, f"{_OTLP}{signal}ENDPOINT")
+        _check_headers(env, f"{_OTLP}{signal}HEADERS")
     _word(env, f"{_OTLP}METRICS_TEMPORALITY_PREFERENCE", "cumulative", ("cumulative",))
 
 
@@ -156,14 +161,27 @@ def _check_url(env: Mapping[str, str], name: str) -> None:
     if not url:
         return
     if not url.lower().startswith(("http://", "https://")):
-        raise ValueError(f"{name} is {url!r}: expected a URL that begins with http:// or https://")
+        raise ValueError(f"{name} is {_shown(url)}: expected a URL that begins with http:// or https://")
     try:
         parts = urlsplit(url)
         found = bool(parts.hostname) and parts.port != 0
     except ValueError:
         found = False
     if not found:
-        raise ValueError(f"{name} is {url!r}: expected a URL with a host, and a port of 1-65535 if any")
+        raise ValueError(f"{name} is {_shown(url)}: expected a URL with a host, and a port of 1-65535 if any")
+
+
+def _shown(url: str) -> str:
+    """Returns the URL for people, unless it may hold a credential."""
+    return "a URL with credentials or parameters" if _CREDENTIALS.intersection(url) else repr(url)
+
+
+def _check_headers(env: Mapping[str, str], name: str) -> None:
+    """The SDK leaves out what it cannot read, and writes it, a credential as a rule, to the log."""
+    for number, pair in enumerate(_value(env, name).split(","), 1):
+        pair = pair.strip()
+        if pair and not (_HEADER.fullmatch(pair) and unquote(pair).isprintable()):
+            raise ValueError(f"{name}: entry {number} is not name=value, the value URL-encoded")
 
 
 def _check_batches(env: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ shorter by default, because a dead collector would hold a shutdown for as long.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ _LOGGERS: Final = (
     "opentelemetry.sdk._shared_internal",
     "urllib3.connectionpool",
 )
+
+_ADDRESS: Final = re.compile(r"(url: |https?://)[^\s'\")]+", re.IGNORECASE)
 
 
 def span_exporter(name: str, *, timeout_seconds: float | None) -> SpanExporter:
@@ -48,7 +51,10 @@ def metric_exporter(name: str, *, timeout_seconds: float | None) -> MetricExport
 
 
 class RareWarnings(logging.Filter):
-    """Lets one record a minute of the exporters' loggers pass, while it is entered."""
+    """Lets one record a minute of the exporters' loggers pass, while it is entered, and no credential with it.
+
+    A collector's address may hold one, in its path, its query or before its host; an exception's text may quote one.
+    """
 
     def __init__(self, seconds: float = 60.0) -> None:
         super().__init__()
@@ -62,6 +68,8 @@ class RareWarnings(logging.Filter):
         if record.created < self._next_at:
             return False
         self._next_at = record.created + self._seconds
+        record.msg, record.args = _discreet(record), ()
+        record.exc_info = None
         return True
 
     def __enter__(self) -> RareWarnings:
@@ -74,3 +82,10 @@ class RareWarnings(logging.Filter):
     ) -> None:
         for name in _LOGGERS:
             logging.getLogger(name).removeFilter(self)
+
+
+def _discreet(record: logging.LogRecord) -> str:
+    """Returns the message without addresses, and of an exception only what kind it is."""
+    message = _ADDRESS.sub(r"\1…", record.getMessage())
+    error = record.exc_info[0] if record.exc_info else None
+    return message if error is None else f"{message} ({error.__name__})"

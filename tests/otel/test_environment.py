@@ -128,3 +128,27 @@ def test_what_is_not_used_is_not_checked() -> None:
         "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
     }
     assert read_environment(env).metrics == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://me:tell-nobody@collector"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:tell-nobody@collector:99999"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector/v1/traces?token=tell-nobody"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization Bearer tell-nobody"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=a, tell-nobody"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", 'api-key="tell-nobody"'),
+        ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "api-key=tell%0Anobody"),
+        ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "api key=tell-nobody"),
+    ],
+)
+def test_a_mistake_near_a_credential_does_not_repeat_it(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=name) as caught:
+        read_environment({name: value})
+    assert "nobody" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", "authorization=Bearer abc=", "a=1, b=Basic%20dXNl ,,c="])
+def test_headers_are_read_as_the_exporter_reads_them(value: str) -> None:
+    assert read_environment({"OTEL_EXPORTER_OTLP_HEADERS": value}).traces == ("otlp",)

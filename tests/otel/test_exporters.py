@@ -36,6 +36,30 @@ def test_it_is_shared_by_the_exporters_and_taken_away_again(caplog: pytest.LogCa
     assert len(caplog.records) == 2
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("with url: /v1/traces?key=tell-nobody (Caused by X)", "with url: … (Caused by X)"),
+        ("No host in 'https://me:tell-nobody@collector/tell-nobody'", "No host in 'https://…'"),
+        ("Failed to export spans batch code: 401", "Failed to export spans batch code: 401"),
+    ],
+)
+def test_addresses_are_left_out(message: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    with RareWarnings():
+        logging.getLogger(NAME).error("%s", message)
+    assert [record.getMessage() for record in caplog.records] == [told]
+
+
+def test_of_an_exception_only_its_kind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with RareWarnings():
+        try:
+            raise ValueError("header value 'tell-nobody'")
+        except ValueError:
+            logging.getLogger(NAME).exception("Exception while exporting %s.", "Span")
+    assert [record.getMessage() for record in caplog.records] == ["Exception while exporting Span. (ValueError)"]
+    assert "tell-nobody" not in caplog.text
+
+
 @pytest.mark.parametrize("env", ["{'OTEL_SDK_DISABLED': 'true'}", "{}"])
 def test_what_is_off_is_not_even_imported(env: str) -> None:
     code = f"""
