@@ -73,8 +73,8 @@ class StreamScanner:
 
     @property
     def between_events(self) -> bool:
-        """True when the bytes so far end with a whole event: here an event of our own can be put in."""
-        return self._events.between_events
+        """True when an event of our own can be put in: after a whole event, and not after the stream's own end."""
+        return self._events.between_events and not self.done
 
     @property
     def comments(self) -> int:

@@ -139,7 +139,7 @@ class Call:
         if "content-encoding" in first or ("transfer-encoding" in first and not _framing_is_clear(fields)):
             return None
         at = first.get("content-type")
-        kind = fields.lines[at] if at is not None else b""
+        kind = fields.lines[at].lower() if at is not None else b""
         if b"text/" in kind or exchange.request.method == "HEAD":
             return None
         lines = self._answer_headers.forward(fields)

@@ -25,6 +25,16 @@ HELD_SECONDS: Final = 2.0
 LOOK_SECONDS: Final = 0.02
 PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 NO_BODY: Final = frozenset({204, 304})
+STREAMS: Final = (
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/x-jsonlines",
+    "application/json-seq",
+    "application/vnd.amazon.eventstream",
+)
+"""Media types of answers that go on while there is something to say."""
 
 
 class Relay:
@@ -40,6 +50,7 @@ class Relay:
         "meter",
         "operation",
         "payload",
+        "streams",
     )
 
     def __init__(self, call: Call, lines: bytes) -> None:
@@ -49,8 +60,9 @@ class Relay:
         self.held: list[bytes] = []
         self.meter: Meter | None = None
         fields = call.message.headers
-        kind = fields.get("content-type", "")
+        kind = fields.get("content-type", "").lower()
         self.events = kind.startswith("text/event-stream")
+        self.streams = call.exchange.facts.stream or kind.startswith(STREAMS)
         coding = fields.get("content-encoding")
         if coding is not None and coding.strip().lower() == "identity":
             coding = None
@@ -161,7 +173,7 @@ class Relay:
         try:
             self.start()
             call.exchange.forget_body()
-            deadline_at = float("inf") if self.events else call.exchange.deadline_at
+            deadline_at = float("inf") if self.streams else call.exchange.deadline_at
             await Pieces(call, self.meter, hides=self.hides, deadline_at=deadline_at).pass_on(self.held)
         except ReaderGone:
             self._count()

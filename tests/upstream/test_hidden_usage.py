@@ -83,6 +83,19 @@ async def test_events_that_are_said_to_be_unpacked_are_looked_through() -> None:
         assert rig.reply.body == SEEN
 
 
+@pytest.mark.parametrize("media", [b"Text/Event-Stream", b"TEXT/EVENT-STREAM;charset=UTF-8"])
+@pytest.mark.parametrize("whole", [True, False])
+async def test_media_types_are_read_without_regard_to_case(media: bytes, whole: bool) -> None:
+    """RFC 9110 §8.3.1."""
+    if whole:
+        answer = LENGTH_HEAD.replace(b"text/event-stream", media) + b"\r\n" + SENT
+    else:
+        answer = stream(SENT, head=EVENTS_HEAD.replace(b"text/event-stream", media))
+    async with rigged(answering(answer)) as rig:
+        assert await hiding(rig) == (OutcomeKind.OK, COUNTED)
+        assert rig.reply.body == SEEN
+
+
 @pytest.mark.parametrize("head", [b"HTTP/1.1 404 No\r\ncontent-type: text/event-stream\r\n", b"HTTP/1.1 200 OK\r\n"])
 async def test_other_answers_pass_as_they_came(head: bytes) -> None:
     async with rigged(answering(head + b"content-length: %d\r\n\r\n" % len(SENT) + SENT)) as rig:

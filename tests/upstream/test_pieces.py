@@ -123,6 +123,23 @@ async def test_the_deadline_binds_bodies_but_no_streams(ask: Ask) -> None:
         assert outcome.kind is (OutcomeKind.OK if ask.stream else OutcomeKind.TOTAL_TIMEOUT)
 
 
+@pytest.mark.parametrize("media", [b"application/x-ndjson", b"Application/JSONL; charset=utf-8", b"application/json"])
+@pytest.mark.parametrize("asked", [False, True], ids=["unasked", "asked"])
+async def test_the_deadline_binds_no_stream_of_another_media_type(media: bytes, asked: bool) -> None:
+    """What was asked for as a stream is one, and so is what says so; each may last as long as any other."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % media
+    steps = Stepwise(head + chunk(b"{}\n"), LAST_CHUNK)
+    async with rigged(steps) as rig:
+        calling = rig.start(rig.exchange(Ask(stream=asked), deadline_at=rig.clock.now() + 20.0))
+        steps.step()
+        await until(lambda: rig.reply.body == b"{}\n")
+        rig.clock.advance(21.0)
+        await settle()
+        steps.step()
+        is_stream = asked or media != b"application/json"
+        assert (await calling).kind is (OutcomeKind.OK if is_stream else OutcomeKind.TOTAL_TIMEOUT)
+
+
 async def test_the_longest_stream_is_bounded() -> None:
     limits = replace(LIMITS, stream=50.0)
     steps = Stepwise(EVENTS_HEAD + chunk(WORD), chunk(WORD), chunk(WORD))

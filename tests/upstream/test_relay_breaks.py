@@ -33,6 +33,22 @@ async def test_between_events_the_break_is_told(before: bytes) -> None:
         assert rig.reply.body.endswith(b"}\n\n")
 
 
+@pytest.mark.parametrize(
+    ("target", "last"),
+    [
+        ("/v1/chat/completions", b"data: [DONE]\n\n"),
+        ("/v1/responses", b'event: response.completed\ndata: {"type":"response.completed","response":{}}\n\n'),
+        ("/v1/messages", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+    ],
+    ids=["chat", "responses", "messages"],
+)
+async def test_nothing_of_ours_follows_a_stream_s_own_end(target: str, last: bytes) -> None:
+    """Its reader has all of it; that the framing has no end is shown by the framing alone, and is a failure."""
+    async with rigged(begins(last)) as rig:
+        outcome, _ = await rig.call(Ask(target=target, stream=True))
+        assert (outcome.kind, rig.reply.body, rig.reply.end) == (OutcomeKind.STREAM_BROKEN, last, "aborted")
+
+
 async def test_a_break_is_told_in_the_shape_of_its_operation() -> None:
     async with rigged(begins(DELTA)) as rig:
         await rig.call(RESPONSES)
