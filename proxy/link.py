@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Final, Protocol, cast
+
+MOST_EARLY: Final = 65536
+"""Bytes that are kept for who takes a connection over, before its peer is asked to wait."""
+
+
+class Taker(Protocol):
+    """Who has taken a connection over, once it speaks no HTTP any more."""
+
+    def received(self, data: bytes) -> None:
+        """The peer has sent this."""
+        ...
+
+    def writable(self) -> None:
+        """The peer takes again what is written."""
+        ...
+
+    def lost(self) -> None:
+        """The connection is lost."""
+        ...
 
 
 class Link(asyncio.Protocol):
     """`transport` is None once the connection is lost. `paused`: the peer does not take what is written."""
 
-    __slots__ = ("_drained", "_pauses", "paused", "transport")
+    __slots__ = ("_drained", "_early", "_pauses", "paused", "taker", "transport")
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.paused = False
         self._drained: asyncio.Future[None] | None = None
         self._pauses = 0
+        self._early = b""
+        self.taker: Taker | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
@@ -30,6 +51,8 @@ class Link(asyncio.Protocol):
         self.paused = False
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+        if self.taker is not None:
+            self.taker.writable()
 
     def pause_reading(self) -> None:
         """Somebody who reads is slow: so must the peer be."""
@@ -52,8 +75,30 @@ class Link(asyncio.Protocol):
             finally:
                 self._drained = None
 
+    def hand_over(self, taker: Taker) -> None:
+        """From here on everything that comes is this one's; what came too early is given to it now."""
+        self.taker = taker
+        early, self._early = self._early, b""
+        if len(early) > MOST_EARLY:
+            self.resume_reading()
+        if early:
+            taker.received(early)
+
+    def beyond(self, data: bytes) -> None:
+        """Bytes that are no HTTP came."""
+        if self.taker is not None:
+            self.taker.received(data)
+            return
+        before = len(self._early)
+        self._early += data
+        if before <= MOST_EARLY < len(self._early):
+            self.pause_reading()
+
     def end_writing(self, error: Exception) -> None:
         """The connection is lost: who waits for its peer is told."""
         self.transport = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_exception(error)
+        taker, self.taker = self.taker, None
+        if taker is not None:
+            taker.lost()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from proxy.fields import Fields, RawHeaders
+from proxy.link import Link
 
 
 class BodyProblem(Exception):
@@ -38,10 +40,11 @@ class Request:
 
     `body` is set once the body has been read whole;
     `upload` is None when there is no body. `upload_taken`: bytes of it were passed on, it cannot be sent again.
+    `switch`, where a WebSocket is asked for: agrees with these fields, and hands the caller's connection over.
     """
 
     __slots__ = (
-        "body", "fields", "method", "path", "query", "target", "upload", "upload_taken", "version",
+        "body", "fields", "method", "path", "query", "switch", "target", "upload", "upload_taken", "version",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +64,7 @@ class Request:
         self.upload = upload
         self.version = version
         self.upload_taken = False
+        self.switch: Callable[[bytes], Link] | None = None
         self.body: bytes | None = None if upload is not None else b""
 
     @property

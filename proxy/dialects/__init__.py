@@ -13,6 +13,7 @@
     errors       what an error object stands for
     retry_after  how long a provider asks us to wait, in all its spellings
     rate_limits  what an answer's head says is left of a provider's limits
+    realtime     tokens that the messages of a WebSocket report
     splice       changing fields of a JSON body without touching its other bytes
     wording      the sentences of answers that the proxy makes itself
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from proxy.body import Body, BodyBroken
 from proxy.exchange import Exchange
 from proxy.fields import Fields, fields_of
+from proxy.link import Link
 
 LINGER_SECONDS: Final = 2.0
 VERSIONS: Final = {"1.1": (1, 1), "1.0": (1, 0)}
@@ -43,10 +44,12 @@ class Arrival:
     """One request of a connection; `target` is as it was written.
 
     `should_close`: the client wants no other answer. `malformed`: bytes that are none, which can only be refused.
+    `switching`: it asks for a WebSocket.
     """
 
     __slots__ = (
-        "_connection", "exchange", "fields", "malformed", "method", "payload", "should_close", "target", "version",
+        "_connection", "exchange", "fields", "malformed", "method", "payload", "should_close", "switching", "target",
+        "version",
     )  # fmt: skip
 
     def __init__(self, connection: ClientLink, method: str, target: str, fields: Fields, payload: Body) -> None:
@@ -56,12 +59,17 @@ class Arrival:
         self.fields = fields
         self.payload = payload
         self.version = (1, 1)
-        self.should_close = self.malformed = False
+        self.should_close = self.malformed = self.switching = False
         self.exchange: Exchange | None = None
 
     def __repr__(self) -> str:
         # A target may carry a secret.
         return f"<Arrival {self.method}{' malformed' * self.malformed}>"
+
+    @property
+    def link(self) -> Link:
+        """The connection, for who takes it over."""
+        return cast(Link, self._connection)
 
     @property
     def transport(self) -> asyncio.Transport | None:

@@ -6,7 +6,9 @@ from typing import Final
 
 from proxy.downstream.arrival import Arrival
 from proxy.exchange import Attempt, Facts
+from proxy.link import Link
 from proxy.request import Request
+from proxy.websocket.handshake import SWITCH
 
 SMALL_PIECE: Final = 16384
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -77,6 +79,13 @@ class HttpReply:
             self._send_all((head, body))
         else:
             self._send(head + body)
+
+    def switch(self, lines: bytes) -> Link:
+        """Agrees to speak WebSocket, with these fields; the connection is for the caller of this to take over."""
+        self.started = self._ended = self._close = True
+        self._facts.status = 101
+        self._send(b"HTTP/1.1 101 Switching Protocols\r\n%b%b%b" % (SWITCH, lines, self._stamp()))
+        return self._arrival.link
 
     def write(self, piece: bytes) -> None:
         """Passes a piece on, in a chunk of its own where the answer is chunked."""

@@ -16,6 +16,7 @@ from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
 from proxy.plan import RoutePlan
 from proxy.request import BodyProblem, BodyTooLarge, Upload
+from proxy.websocket.handshake import model_of
 
 MOST_SHOWN = 100
 SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -71,6 +72,8 @@ class Classification:
     def _plan(self, exchange: Exchange, found: Candidates, body: bytes | None) -> RoutePlan | Outcome:
         """Chooses the route that the body's model means, and what may be done with the request on it."""
         understood = bool(body) and found.needs_document and _understand(exchange)
+        if exchange.request.switch is not None:
+            _understand_handshake(exchange)
         plan = found.choose(exchange.model)
         if plan is None:
             return _no_route(exchange)
@@ -166,6 +169,14 @@ def _understand(exchange: Exchange) -> bool:
     operation = exchange.operation
     exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
     return True
+
+
+def _understand_handshake(exchange: Exchange) -> None:
+    """Reads the model of a WebSocket from the query; what it brings is a stream."""
+    model = model_of(exchange.request.query)
+    if model is not None:
+        exchange.model = exchange.facts.requested_model = model
+    exchange.facts.stream = True
 
 
 def _buffered(exchange: Exchange) -> bool:

@@ -94,6 +94,9 @@ class IdempotencyStage:
         return self._keyed(exchange, call_next)
 
     async def _keyed(self, exchange: Exchange, call_next: CallNext) -> Outcome:
+        if exchange.request.switch is not None:
+            # A conversation is no answer that could be given again.
+            return await call_next(exchange)
         key = read_key(self._settings.headers, exchange.request.fields)
         if isinstance(key, NoKey):
             return refused(Reason.BAD_REQUEST, detail=key.detail)

@@ -12,6 +12,7 @@ from proxy.dialects.splice import with_fields, with_model
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
 from proxy.stage import CallNext
+from proxy.websocket.handshake import with_model as with_query_model
 
 REMEMBERED_PATHS: Final = 256
 LONGEST_REMEMBERED: Final = 1024
@@ -50,7 +51,7 @@ class ProviderTier:
         """Shapes the request for this tier and runs the target's pipeline."""
         request = exchange.request
         path = self._paths.get(request.path) or self._path(exchange)
-        exchange.upstream_path = path + self._joined(request.query) if request.query or self.query else path
+        exchange.upstream_path = path + self._joined(exchange) if request.query or self.query else path
         exchange.first_target = self.number == 1 and self.meant
         same = not self.fields and (self.model is None or self.model == exchange.model)
         exchange.payload = request.body if same else self._shaped(exchange)
@@ -69,7 +70,11 @@ class ProviderTier:
             self._paths[asked] = joined
         return joined
 
-    def _joined(self, query: str) -> str:
+    def _joined(self, exchange: Exchange) -> str:
+        query = exchange.request.query
+        if exchange.request.switch is not None and self.model is not None and self.model != exchange.model:
+            # A WebSocket has no body: its model stands in the query.
+            query = with_query_model(query, self.model)
         if not self.query:
             return query
         return f"{query}&{self.query}" if len(query) > 1 else f"?{self.query}"

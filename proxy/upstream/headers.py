@@ -14,6 +14,7 @@ from proxy.dialects.rate_limits import RatePlan, rate_plan
 from proxy.exchange import Exchange
 from proxy.fields import MOST_SHAPES, Fields, Shape
 from proxy.trace_context import traceparent_of
+from proxy.websocket.handshake import OFFER, SWITCH, offer_line
 
 T = TypeVar("T")
 
@@ -27,14 +28,16 @@ _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer "
     b"transfer-encoding upgrade http2-settings".split()
 )
-_OURS: Final = frozenset(b"host content-length expect".split())
+_OURS: Final = frozenset([*b"host content-length expect".split(), OFFER])
 _TRACE: Final = frozenset(b"traceparent tracestate".split())
 CREDENTIALS: Final = frozenset(
     b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project".split()
 )
 """What tells a caller's account, in lower case, besides the headers that a policy names."""
 _FOREIGN_PREFIXES: Final = (b"openai-", b"anthropic-beta", b"x-goog-")
-_UNTOUCHABLE: Final = CREDENTIALS | _OURS
+_OF_CONTENT: Final = frozenset(b"content-type content-encoding content-range".split())
+"""For everybody who reads the body (RFC 9110 §7.6.1: no option may name them): without them it would be misread."""
+_UNTOUCHABLE: Final = CREDENTIALS | _OURS | _OF_CONTENT
 _SEPARATOR: Final = b": "
 _END: Final = b"\r\n"
 _ACCEPT_ENCODING: Final = b"accept-encoding"
@@ -105,6 +108,12 @@ class HeaderPlan:
                 _framing(length),
             )
         )
+
+    def handshake_head(self, exchange: Exchange) -> bytes:
+        """Builds the head that asks for a WebSocket; secrets in its offer go no further than the caller's own do."""
+        secrets = exchange.first_target and not self._own_credential
+        offer = offer_line(exchange.request.fields, secrets=secrets)
+        return self.request_head(exchange, -1).removesuffix(_END) + SWITCH + offer + _END
 
     def _forwarded(self, fields: Fields, kind: int) -> bytes:
         """Returns our host, the caller's lines that go on, and what the policy adds; `kind` adds up what is asked for.
@@ -198,7 +207,7 @@ def _framing(length: int | None) -> bytes:
 
 
 def connection_names(fields: Fields) -> frozenset[bytes]:
-    """Returns the fields that `Connection` lines name, but those whose loss would break credentials or framing."""
+    """Returns the fields that `Connection` lines name, but those whose loss would break credentials or bodies."""
     shape = fields.shape
     at = shape.first.get("connection")
     if at is None or (fields.lines[at] in _PLAIN and "connection" not in shape.repeated):

@@ -11,7 +11,7 @@ from typing import Final, Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from proxy.body import Body
-from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines
+from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines, cleaned, in_one_line
 from proxy.link import Link
 from proxy.upstream.watch import Watch
 
@@ -57,8 +57,8 @@ class UpstreamConnection(Link):
 
     __slots__ = (
         "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
-        "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_until_close", "_waiter", "idle_since",
-        "lease", "uses", "watch",
+        "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_switched", "_until_close", "_waiter",
+        "idle_since", "lease", "uses", "watch",
     )  # fmt: skip
 
     closed = None
@@ -81,7 +81,7 @@ class UpstreamConnection(Link):
         self._phrase = b""
         self._head_size = 0
         self._expecting = self._bodiless = self._in_head = self._fed = False
-        self._until_close = self._spoiled = False
+        self._until_close = self._spoiled = self._switched = False
 
     def __repr__(self) -> str:
         return f"<UpstreamConnection {'usable' if self.usable else 'ended'}, {self.uses} uses>"
@@ -101,8 +101,11 @@ class UpstreamConnection(Link):
         self._names, self._lines = [], []
         if self._parser is None:
             self._parser = HttpResponseParser(self)
-            # Control characters and white space before a colon are the provider's; they go no further (`headers`).
-            self._parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
+            # Control characters (`cleaned`) and white space before a colon (`headers`) are its own; they end here.
+            # An interim answer may announce the end of its connection; whatever follows a final one is seen anyway.
+            self._parser.set_dangerous_leniencies(
+                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_data_after_close=True
+            )
 
     def write(self, head: bytes, body: bytes) -> None:
         """Writes both at once; a lost connection shows at the next read."""
@@ -154,6 +157,8 @@ class UpstreamConnection(Link):
     def data_received(self, data: bytes) -> None:
         """Parses what came; bytes that nobody asked for are nobody's answer, and end the use of their connection."""
         if not self._expecting or self._parser is None:
+            if self._switched:
+                self.beyond(data)
             self._spoiled = True
             return
         if len(data) > MAX_FIELD:
@@ -161,8 +166,9 @@ class UpstreamConnection(Link):
             self._head_size += 1
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._spoiled = True
+        except HttpParserUpgrade as upgrade:
+            self._spoiled = self._switched = True
+            self.beyond(data[upgrade.args[0] :])
         except HttpParserError:
             self._malformed()
         else:
@@ -202,12 +208,10 @@ class UpstreamConnection(Link):
         """A part of the phrase."""
         if b"\0" in phrase:
             raise MalformedAnswer
-        self._phrase += phrase
+        self._phrase += in_one_line(phrase)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field of the head, or of the trailer, which goes no further."""
-        if b"\0" in value:
-            raise MalformedAnswer
         if self._in_head:
             self._names.append(name)
             self._lines.append(value)
@@ -218,7 +222,9 @@ class UpstreamConnection(Link):
             return
         parser = cast(HttpResponseParser, self._parser)
         code = parser.get_status_code()
-        lines = self._lines
+        if code < 100:
+            raise MalformedAnswer
+        lines = cleaned(self._lines)
         if self._head_size:
             check_lines(lines)
         head = AnswerHead(

@@ -23,6 +23,7 @@ VOCABULARY = (
     "proxy.stage",
     "proxy.tasks",
     "proxy.trace_context",
+    "proxy.websocket",
 )
 
 
