@@ -23,6 +23,8 @@ from proxy.upstream.wire import AnswerHead, UpstreamConnection
 
 BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 STALE_STATUS: Final = 408
+SURELY_SENT: Final = 16384
+"""A request of up to so many bytes has left the process as soon as it was written on an idle connection."""
 PLAIN: Final = frozenset({200, 201, 202, 203})
 """Good statuses whose answers have bodies."""
 
@@ -206,10 +208,16 @@ class Call:
             return
         if connection.watch is not None:
             connection.watch.rest()
-        if self.reusable:
+        if self.reusable and not self._leaves_a_rest(connection):
             self._pool.put(connection, self.clock.now())
         else:
             connection.kill()
+
+    def _leaves_a_rest(self, connection: UpstreamConnection) -> bool:
+        """Whether a part of the request waits to be sent still, after its answer: no other may come behind it."""
+        if self._pump is None and self.attempt.sent_bytes <= SURELY_SENT:
+            return False
+        return connection.transport is not None and connection.transport.get_write_buffer_size() > 0
 
     def content_came(self, now: float) -> None:
         """Notes the first content of the answer, once; what a failing one brings is no content."""
