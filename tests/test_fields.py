@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fields import MAX_FIELD, MAX_FIELDS, MOST_SHAPES, HeadTooLarge, Shapes, check_lines, fields_of
+from proxy.fields import (
+    MAX_FIELD,
+    MAX_FIELDS,
+    MOST_SHAPES,
+    HeadTooLarge,
+    Shapes,
+    check_lines,
+    cleaned,
+    fields_of,
+    in_one_line,
+)
 
 RAW = [(b"X-Tag", b"a"), (b"x-TAG", b"b"), (b"Accept", b"caf\xe9"), (b"authorization", b"Bearer secret")]
 
@@ -33,6 +43,20 @@ def test_a_head_beyond_all_measure_is_refused() -> None:
         check_lines([b"x", bytes(MAX_FIELD + 1)])
     with pytest.raises(HeadTooLarge):
         Shapes().of([b"x"] * (MAX_FIELDS + 1))
+
+
+VISIBLE = {0x09, *range(0x20, 0x7F), *range(0x80, 0x100)}
+
+
+@given(st.lists(st.binary(max_size=12), max_size=6))
+def test_every_control_character_of_a_value_becomes_a_space_and_no_other_byte_changes(lines: list[bytes]) -> None:
+    wanted = [bytes(byte if byte in VISIBLE else 0x20 for byte in line) for line in lines]
+    assert [in_one_line(line) for line in lines] == wanted
+    if any(b"\0" in line for line in lines):
+        with pytest.raises(ValueError, match="NUL"):
+            cleaned(lines)
+    else:
+        assert cleaned(lines) == wanted
 
 
 @given(st.lists(st.lists(st.sampled_from([b"a", b"A", b"b", b"x-c"]), max_size=4), max_size=9))

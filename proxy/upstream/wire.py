@@ -104,7 +104,7 @@ class UpstreamConnection(Link):
             # Control characters (`cleaned`) and white space before a colon (`headers`) are its own; they end here.
             # An interim answer may announce the end of its connection; whatever follows a final one is seen anyway.
             self._parser.set_dangerous_leniencies(
-                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_data_after_close=True
+                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_keep_alive=True
             )
 
     def write(self, head: bytes, body: bytes) -> None:

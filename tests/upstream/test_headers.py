@@ -259,6 +259,17 @@ def test_what_reaches_the_caller(headers: Lines) -> None:
     assert pairs_of(AnswerHeaders().forward(fields_of(headers))) == [f for f in headers if f[0].lower() not in gone]
 
 
+OF_CONTENT = [(b"Content-Type", b"text/plain"), (b"content-encoding", b"gzip"), (b"Content-Range", b"bytes 0-1/9")]
+
+
+@pytest.mark.parametrize("name", [b"Content-Type", b"content-encoding, close", b"x-up, CONTENT-RANGE"])
+def test_connection_cannot_take_away_what_tells_how_a_body_is_read(name: bytes) -> None:
+    told = AnswerHeaders().forward(fields_of([(b"Connection", name), (b"x-up", b"1"), *OF_CONTENT]))
+    assert pairs_of(told)[-3:] == OF_CONTENT
+    asked = head_of(a_plan(), an_exchange([(b"connection", name), *OF_CONTENT]), 2)
+    assert [field for field in asked if field in OF_CONTENT] == OF_CONTENT
+
+
 def test_every_connection_line_of_an_answer_is_read() -> None:
     lines = [(b"Connection", b"keep-alive"), (b"X-Up", b"1"), (b"connection", b"x-up"), (b"Date", b"now")]
     assert AnswerHeaders().forward(fields_of(lines)) == b"Date: now\r\n"

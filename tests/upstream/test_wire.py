@@ -112,6 +112,23 @@ async def test_interim_answers_come_one_by_one() -> None:
         assert (interim.code, final.code) == (103, 200)
 
 
+@pytest.mark.parametrize("line", [b"connection: close", b"content-length: 38", b"upgrade: h2c", b"x-note: \x01"])
+async def test_an_interim_answer_ends_with_its_head_whatever_that_says(line: bytes) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\n" + line + b"\r\n\r\n"
+    async with dialled(answering(interim + interim + OK, OK)) as connection:
+        assert await ask(connection) == (200, b"ok")
+        assert connection.usable == (b"close" not in line)
+
+
+@pytest.mark.parametrize("end", [b" \r\n", b"\r\n", b" \n"])
+@pytest.mark.parametrize("code", [200, 299, 418, 599, 600, 999])
+async def test_any_status_of_three_digits_is_one_and_needs_no_phrase(code: int, end: bytes) -> None:
+    answer = b"HTTP/1.1 %d%bcontent-length: 2\r\n\r\nok" % (code, end)
+    async with dialled(answering(answer)) as connection:
+        assert await ask(connection) == (code, b"ok")
+        assert connection.usable
+
+
 async def test_header_bytes_stay_as_they_came() -> None:
     lines = (
         b"X-Tag: a",
@@ -159,6 +176,12 @@ MALFORMED = {
     "space in a name": b"HTTP/1.1 200 OK\r\nx y: z\r\ncontent-length: 2\r\n\r\nok",
     "bare CR": b"HTTP/1.1 200 OK\r\nx: a\rb: c\r\ncontent-length: 2\r\n\r\nok",
     "NUL": b"HTTP/1.1 200 OK\r\nx: a\x00b\r\ncontent-length: 2\r\n\r\nok",
+    "status 0": b"HTTP/1.1 000 None\r\ncontent-length: 2\r\n\r\nok",
+    "status 99": b"HTTP/1.1 099 Low\r\ncontent-length: 2\r\n\r\nok",
+    "two digits": b"HTTP/1.1 20 Short\r\ncontent-length: 2\r\n\r\nok",
+    "four digits": b"HTTP/1.1 2000 Long\r\ncontent-length: 2\r\n\r\nok",
+    "another version": b"HTTP/1.7 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    "a body behind an interim answer": b"HTTP/1.1 103 E\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" + OK,
     "no http": b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
     "tls alert": b"\x15\x03\x03\x00\x02\x02\x46\r\n\r\n",
     "chunk size": CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n",
@@ -186,6 +209,23 @@ LENIENT = {
 async def test_the_parser_lets_these_through_so_that_the_call_must_judge_them(name: str) -> None:
     async with dialled(answering(LENIENT[name])) as connection:
         assert await ask(connection) == (200, b"ok")
+
+
+async def test_control_characters_of_a_head_are_spaces_from_here_on() -> None:
+    answer = b"HTTP/1.1 200 Not\x0b\x1bquite\r\nx-odd: \x01a\x08\tb\x7f \xe9\x85\r\nx: y\r\ncontent-length: 0\r\n\r\n"
+    for bytewise in (False, True):
+
+        async def script(wire: PeerWire, bytewise: bool = bytewise) -> None:
+            await wire.request()
+            await (wire.send_bytewise if bytewise else wire.send)(answer)
+            await wire.gone()
+
+        async with dialled(script) as connection:
+            connection.expect(body=True)
+            connection.write(ASK, b"")
+            message, _ = await connection.head()
+            assert message.phrase == b"Not  quite"
+            assert message.headers.lines == [b" a \tb  \xe9\x85", b"y", b"0"]
 
 
 @pytest.mark.parametrize("more", [OK, b"garbage\r\n\r\n"])
