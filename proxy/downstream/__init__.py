@@ -6,9 +6,14 @@
 | hops | `Via` and `Max-Forwards`: loops end here |
 | incoming | the request as the wire gave it, checked for ambiguous framing; its body |
 | reply | the answer's bytes: head, framing, stamps, back-pressure |
+| cut | ends that must not look like the answer's end |
 | rescue | outcome → HTTP: every answer that the proxy makes itself |
 | admin | probes, `/metrics`, `/policy`, `/status` |
 | arrival | one request as its connection hands it over |
-| connections | the factory of connections, which knows them |
-| wire | a connection: requests by llhttp, pipelining, keep-alive, what is no request |
+| connections | the connections of one address, from its doors to a shutdown |
+| door | accepting: no more than there is room and files for; what waits outside |
+| room | how many may be here, and who goes so that another can come |
+| wire | a connection: requests by llhttp, pipelining, what is no request |
+| lasting | how long a connection lasts: idle ones, half heads |
+| socket_state | what only the system knows of a socket |
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.downstream.arrival import Arrival
+from proxy.downstream.cut import reset
 from proxy.exchange import Attempt, Facts
 from proxy.link import Link
 from proxy.request import Request
@@ -121,7 +122,9 @@ class HttpReply:
         transport = self._arrival.transport
         if transport is None:
             return
-        if self._delimited_by_close or self.paused:
+        if self._delimited_by_close:
+            reset(transport)
+        elif self.paused:
             transport.abort()
         else:
             transport.close()

@@ -43,6 +43,9 @@ class FakeTransport:
     def is_closing(self) -> bool:
         return bool(self.end)
 
+    def get_extra_info(self, name: str) -> None:
+        """There is nothing below it."""
+
     def close(self) -> None:
         self.end = self.end or "closed"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.caller import Answer
+from tests.integration.caller import Answer, request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import (
     CHAT_STREAM,
@@ -187,6 +187,28 @@ async def test_cut_lines_stay_incomplete_and_gain_no_event(lab: Lab) -> None:
     lab["alpha"].script = script
     answer = await lab.call("/alpha/api/generate", {"model": "m"})
     assert (answer.complete, answer.body) == (False, b'{"response":"a"}\n')
+
+
+@pytest.mark.parametrize("by", [*BREAKS, half_an_event_after], ids=lambda by: by.__name__)
+@pytest.mark.parametrize("media", ["text/event-stream", "application/x-ndjson"])
+async def test_break_is_a_reset_where_the_end_of_the_connection_is_the_end_of_the_answer(
+    lab: Lab, by: Script, media: str
+) -> None:
+    """A caller of HTTP/1.0 has no other way to see that something is missing."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin(media)
+        await exchange.chunk(event("a"))
+        await by(exchange)
+
+    lab["brief"].script = script
+    request = request_bytes("POST", "/brief/v1/chat/completions", body=CHAT_STREAM)
+    async with lab.wire() as wire:
+        await wire.send(request.replace(b" HTTP/1.1", b" HTTP/1.0"))
+        answer = await wire.answer()
+    assert (answer.header("content-length"), answer.header("transfer-encoding")) == (None, None)
+    shows_a_break(answer, event("a"))
+    assert answer.seconds < 10
 
 
 async def test_error_event_after_content_passes_and_is_a_failure(lab: Lab) -> None:
