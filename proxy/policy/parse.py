@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from proxy.policy.problem import Path, Place, PolicyError, Problem, problem_at
+from proxy.policy.problem import Path, Place, PolicyError, Problem, problem_at, secretive
 from proxy.policy.scalars import resolve
 from proxy.policy.source import LARGEST_POLICY
 from proxy.policy.tree import Entry, Items, Mapping, Node, Scalar
@@ -111,7 +111,7 @@ class _Composer:
     def _alias(self, event: yaml.AliasEvent, path: Path, depth: int) -> _Part:
         place, name = self._place(event), event.anchor
         if name not in self._anchors:
-            raise self._stop(place, path, f"no anchor &{name} before this alias")
+            raise self._stop(place, path, f"no anchor {_shown(f'&{name}', path)} before this alias")
         part = self._anchors[name]
         if part is None:
             raise self._stop(place, path, f"the alias *{name} stands inside its own anchor")
@@ -130,9 +130,9 @@ class _Composer:
         kind = event.tag.removeprefix(_CORE)
         value = text if kind == "str" else resolve(text)
         if kind != "str" and kind not in _TYPES:
-            self._report(place, path, f"unknown tag {_shown(event.tag)}: only plain YAML types are known")
+            self._report(place, path, f"unknown tag {_shown(event.tag, path)}: only plain YAML types are known")
         elif kind != "str" and type(value) not in _TYPES[kind]:
-            self._report(place, path, f"is not what its tag says: {_shown(event.tag)}")
+            self._report(place, path, f"is not what its tag says: {_shown(event.tag, path)}")
         return Scalar(value=value, text=text, quoted=True, place=place)
 
     def _items(self, event: yaml.Event, path: Path, depth: int) -> _Part:
@@ -186,7 +186,7 @@ class _Composer:
         place, tag = self._place(event), getattr(event, "tag", None)
         self._spend(1, place, path)
         if tag not in (None, "!", _CORE + kind):
-            self._report(place, path, f"unknown tag {_shown(tag)}: only plain YAML types are known")
+            self._report(place, path, f"unknown tag {_shown(tag, path)}: only plain YAML types are known")
         return place
 
     def _spend(self, count: int, place: Place, path: Path) -> None:
@@ -246,5 +246,6 @@ def _syntax(name: str, text: str, error: yaml.MarkedYAMLError) -> Problem:
     return problem_at(place, (), f"is not YAML: {words}{begun}")
 
 
-def _shown(tag: str) -> str:
-    return tag.replace(_CORE, "!!")[:64]
+def _shown(mark: str, path: Path) -> str:
+    """Returns a tag or an anchor for people; where a secret may stand it may be one that begins with its sign."""
+    return mark[0] + "…" if secretive(path) and not mark.startswith(_CORE) else mark.replace(_CORE, "!!")[:64]

@@ -13,6 +13,10 @@ LONGEST_WORD = 64
 """Characters of the operator's text that a message repeats, and that a suggestion looks at."""
 
 
+SECRETIVE = frozenset({"keys", "headers", "query", "auth"})
+"""Below these names no message repeats what the operator wrote: it may be a secret in the wrong place."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Place:
     """A position in a file; line and column count characters from 1."""
@@ -63,6 +67,11 @@ def problem_at(place: Place, path: Path, message: str) -> Problem:
 def path_text(path: Path) -> str:
     """Returns the dotted form; the policy itself is `policy`."""
     return ".".join(str(part) for part in path) or "policy"
+
+
+def secretive(path: Path) -> bool:
+    """Whether what stands at `path` may be a secret."""
+    return not SECRETIVE.isdisjoint(path)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -20,15 +20,17 @@ from proxy.policy.problem import (
     nearest,
     path_text,
     problem_at,
+    secretive,
 )
 from proxy.policy.scalars import looks_like_number, resolve
 from proxy.policy.schema.export import Schema, json_schema, known_names
 from proxy.policy.schema.types import OURS
 from proxy.policy.tree import Found, Items, Mapping, Node, Scalar, child, top
 
-SECRETIVE = frozenset({"keys", "headers", "query", "auth"})
-"""Below these names no message repeats what the operator wrote: it may be a secret in the wrong place."""
-
+_PLAIN_NAME = re.compile(r"[a-z_]{1,24}")
+"""What a misspelt name looks like; anything else in the place of one may be a secret."""
+_IN_ADDRESSES = frozenset("@?#")
+"""Where one of these stands, an address may hold a credential."""
 _EXPECTED = {
     "model_type": "expected a mapping",
     "dict_type": "expected a mapping",
@@ -79,17 +81,23 @@ def _meant(schema: Schema, unknown: Sequence[Found]) -> Iterator[str]:
 def _problem(schema: Schema, found: Found, details: ErrorDetails) -> Problem:
     kind, path = details["type"], found.path
     if kind == "extra_forbidden":
-        return problem_at(found.key_place, path, _unknown(schema, path))
+        return problem_at(found.key_place, _discreet(path), _unknown(schema, path))
     if kind == "missing":
         return problem_at(found.key_place, path, "is required")
     if details["loc"][-1:] == ("[key]",):
-        return problem_at(found.key_place, path, _message(details))
+        return problem_at(found.key_place, _discreet(path), _message(details))
     if kind == "too_short":
         return problem_at(found.node.place, path, "expected at least one entry")
     if kind == "literal_error":
         return problem_at(found.node.place, path, _choice(found, details))
     message = _message(details)
     return problem_at(found.node.place, path, message + _got(found, message))
+
+
+def _discreet(path: Path) -> Path:
+    """Returns the path without its last name, where that may be a secret."""
+    *parent, name = path
+    return path if not secretive(tuple(parent)) or _PLAIN_NAME.fullmatch(str(name)) else (*parent, "…")
 
 
 def _message(details: ErrorDetails) -> str:
@@ -129,7 +137,7 @@ def _got(found: Found, expected: str) -> str:
             return ", found a list"
         case Scalar(value=None):
             return ", found nothing"
-        case Scalar(value=str(), text=text) if "@" in text or SECRETIVE.intersection(found.path):
+        case Scalar(value=str(), text=text) if secretive(found.path) or _IN_ADDRESSES.intersection(text):
             return ", found some other text"
         case Scalar(value=value, text=text) as node:
             shown = f'"{_short(text)}"' if isinstance(value, str) else _short(text)

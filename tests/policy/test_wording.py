@@ -131,15 +131,37 @@ def test_an_empty_list_or_section_that_must_not_be() -> None:
         'headers: {x: "sk-very-secret\\t"}',
         "auth: sk-very-secret",
         "query: sk-very-secret",
+        "keys: [{sk-very-secret}]",
+        "keys: [{id: a, env: A, sk-very-secret: b}]",
+        "keys: [{id: a, env: !sk-very-secret }]",
+        "keys: [{id: a, env: *sk-very-secret }]",
+        "headers: {x: {sk-very-secret: b}}",
+        "headers: {'Bearer sk-very-secret': x}",
+        "headers: {x: !sk-very-secret [1]}",
+        "auth: {sk-very-secret: x}",
     ],
 )
 def test_what_may_be_a_secret_is_never_repeated(below: str) -> None:
     assert "sk-very" not in "\n".join(provider_problems(below))
 
 
-def test_credentials_in_an_address_are_not_repeated() -> None:
-    line = problem("version: 1\nproviders: {a: {base_url: 'http://me:secret@x.example'}}\n")
-    assert "without credentials" in line
+def test_a_misspelt_name_where_secrets_stand_is_told() -> None:
+    lines = provider_problems("keys: [{id: a, enviroment: A}]")
+    assert any("keys.0.enviroment: unknown name" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("http://me:secret@x.example", "without credentials"),
+        ("https://x.example/v1?key=secret", "use query for parameters"),
+        ("https://x.example/v1#secret", "use query for parameters"),
+        ("x.example/v1?key=secret", "an http or https address"),
+    ],
+)
+def test_credentials_in_an_address_are_not_repeated(address: str, told: str) -> None:
+    line = problem(f"version: 1\nproviders: {{a: {{base_url: '{address}'}}}}\n")
+    assert told in line
     assert "secret" not in line
 
 
