@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from proxy.trace_context import Sampler, TraceContext, join_trace, new_trace
 
 MALFORMED = "the request is not well-formed HTTP; send it again correctly framed"
 OWN_PATHS = "/sponson/"
-BACKLOG = 2048
 _log = logging.getLogger("sponson.downstream")
 
 
@@ -54,7 +52,6 @@ class DataServer:
         """This process's own name in `Via`."""
         self._prefix = f"{bits(40):010x}"
         self._count = 0
-        self._listeners: list[asyncio.Server] = []
         self.protocols = ConnectionServer(self._handle)
         self.live: dict[Exchange, Arrival] = {}
         self.last_arrival = 0.0
@@ -73,15 +70,11 @@ class DataServer:
 
     async def listen(self, sockets: list[socket.socket]) -> None:
         """Starts to accept on bound sockets."""
-        loop = asyncio.get_running_loop()
-        for bound in sockets:
-            self._listeners.append(await loop.create_server(self.protocols, sock=bound, backlog=BACKLOG))
+        self.protocols.listen(sockets)
 
     def stop_listening(self) -> None:
         """Takes no new connection, and closes those that are idle."""
-        for listener in self._listeners:
-            listener.close()
-        self.protocols.close_idle()
+        self.protocols.stop_listening()
 
     def cancel_all(self, cause: CancelCause) -> None:
         """Ends every exchange under way; each shows its caller a break."""
@@ -91,9 +84,7 @@ class DataServer:
 
     async def close(self) -> None:
         """Ends every connection."""
-        self.stop_listening()
-        for connection in tuple(self.protocols.connections):
-            connection.force_close()
+        self.protocols.close()
 
     async def _handle(self, arrival: Arrival) -> bool:
         """One request; whatever happens, nothing is written after what is on the wire."""
@@ -103,6 +94,8 @@ class DataServer:
         facts = Facts(f"{self._prefix}{self._count:08x}", now, self._clock.wall_ns())
         facts.trace = self._trace(request.fields)
         reply = HttpReply(arrival, request, facts, closing=self.draining)
+        if arrival.switching:
+            request.switch = reply.switch
         exchange = arrival.exchange = Exchange(request, reply, facts)
         self.live[exchange] = arrival
         try:

@@ -1,7 +1,7 @@
 """A client's connection: requests read by llhttp (httptools), served one after the other in one task.
 
-Owns what a connection does between and after its requests: pipelining, keep-alive, lingering after an early answer,
-and what becomes of bytes that are no request (RFC 9112 §9).
+Owns what a connection does between and after its requests: pipelining, lingering after an early answer, and what
+becomes of bytes that are no request (RFC 9112 §9).
 """
 
 from __future__ import annotations
@@ -14,47 +14,43 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.body import Body
 from proxy.downstream.arrival import VERSIONS, Arrival, linger, only_framing, unknown
+from proxy.downstream.lasting import Known, Lasting
 from proxy.exchange import CancelCause, ReaderGone
 from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines
-from proxy.link import Link
 from proxy.tasks import start_task
+from proxy.websocket.handshake import asks
 
 MOST_WAITING: Final = 32
 """Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
-KEEP_ALIVE_SECONDS: Final = 75.0
-HEAD_SECONDS: Final = 5.0
 _NO_HEAD: Final = -1
 
 Handler = Callable[[Arrival], Awaitable[bool]]
 """Answers one request; returns whether another may follow on its connection."""
 
 
-class Connection(Link):
+class Connection(Lasting):
     """A client's connection. A lost one says so to its exchange before the handler is cancelled.
 
     A close and a half-close cannot be told apart: both lose it.
     """
 
     __slots__ = (
-        "_body", "_deaf", "_declining", "_fed", "_framing_size", "_handler", "_head_due", "_head_size", "_in_head",
-        "_known", "_large", "_lines", "_loop", "_names", "_parser", "_shapes", "_synthetic", "_target", "_task",
-        "_timer", "_timer_due", "_waiter", "last", "serving", "waiting",
+        "_body", "_deaf", "_declining", "_fed", "_framing_size", "_handler", "_head_size", "_in_head",
+        "_known", "_large", "_lines", "_names", "_parser", "_shapes", "_synthetic", "_target", "_task",
+        "_waiter", "last", "serving", "waiting",
     )  # fmt: skip
 
-    def __init__(self, handler: Handler, known: list[Connection], shapes: Shapes) -> None:
+    def __init__(self, handler: Handler, known: Known[Connection], shapes: Shapes) -> None:
         super().__init__()
         self._shapes = shapes
         self._handler = handler
         self._known = known
-        self._loop = asyncio.get_running_loop()
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
         self.waiting: list[Arrival] = []
         """Requests that have arrived and are not served yet."""
         self.serving: Arrival | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = self._head_due = 0.0
         self._body: Body | None = None
         self._names: list[bytes] = []
         self._lines: list[bytes] = []
@@ -72,9 +68,9 @@ class Connection(Link):
         return self.serving is None and not self.waiting and not self.asking
 
     @property
-    def asking(self) -> bool:
-        """True while a head is in in part, until `HEAD_SECONDS` after its first bytes: it is worth waiting for."""
-        return self._head_size > 0 and self._loop.time() < self._head_due
+    def busy(self) -> bool:
+        """True while it is the server's turn, not the client's to ask or to take an answer."""
+        return self.serving is not None or (bool(self.waiting) and not self.paused)
 
     async def drain(self) -> None:
         """Returns when the client has taken enough. Raises `ReaderGone`."""
@@ -87,9 +83,13 @@ class Connection(Link):
         if self._task is not None:
             self._task.cancel()
 
+    def turn_deaf(self) -> None:
+        """Takes no further request."""
+        self.last = self._deaf = True
+
     def force_close(self) -> None:
         """Ends the connection as soon as what was written is delivered."""
-        self.last = self._deaf = True
+        self.turn_deaf()
         if self._waiter is not None:
             self._waiter.cancel()
         if self.transport is not None:
@@ -101,12 +101,14 @@ class Connection(Link):
         """A client has come."""
         super().connection_made(transport)
         self._known.append(self)
-        self._await_next()
+        self._comes()
         self._task = start_task(self._serve(), name="connection")
 
     def data_received(self, data: bytes) -> None:
         """Parses what came."""
         if self._deaf or self._parser is None:
+            if not self._deaf:
+                self.beyond(data)
             return
         # Else no field can be too large, unless its head comes in several pieces.
         self._large = len(data) > MAX_FIELD
@@ -137,8 +139,7 @@ class Connection(Link):
         if self._body is not None:
             self._body.fail("the client has left")
         self.end_writing(ReaderGone())
-        if self._timer is not None:
-            self._timer.cancel()
+        self._goes()
         self.cancel()
         # All of these refer to their connection; it must not wait for the garbage collector.
         self._task = self._body = None
@@ -162,6 +163,7 @@ class Connection(Link):
         large = self._large or self._head_size > 0
         self._names, self._lines, self._target, self._head_size, self._in_head = [], [], b"", _NO_HEAD, False
         self._framing_size = 0
+        self._head_due = 0.0
         if self._synthetic:
             self._synthetic = False
             return
@@ -176,6 +178,9 @@ class Connection(Link):
         arrival.version = VERSIONS.get(parser.get_http_version(), (0, 0))
         arrival.should_close = not parser.should_keep_alive()
         self._declining = parser.should_upgrade()
+        if self._declining and asks(arrival.method, arrival.version, fields):
+            arrival.switching = arrival.should_close = True
+            self._declining = False
         self._add(arrival)
 
     def on_body(self, piece: bytes) -> None:
@@ -199,8 +204,8 @@ class Connection(Link):
             self._framing_size = 0 if self._fed else self._framing_size + len(data)
             self._fed = False
         else:
-            if self._head_size <= 0:
-                self._head_due = self._loop.time() + HEAD_SECONDS
+            if not self._head_due and (self._target or data.strip(b"\r\n")):
+                self._head_begins()
             # What came may begin with the end of the request before this head.
             self._head_size = len(self._target) if self._head_size < 0 else self._head_size + len(data)
         if self._head_size > MAX_HEAD or self._framing_size > MAX_HEAD:
@@ -214,6 +219,10 @@ class Connection(Link):
         """
         self._declining = False
         asked = self.waiting[-1] if self.waiting else self.serving
+        if asked is not None and asked.switching:
+            self._parser = None
+            self.beyond(rest)
+            return b""
         if asked is None or asked.method == "CONNECT":
             self._deaf = True
             if self._body is not None:
@@ -226,6 +235,7 @@ class Connection(Link):
     def _malformed(self, data: bytes) -> None:
         """Bytes that are no request become one that can only be refused; whoever reads a broken body is told."""
         self._deaf = True
+        self._head_due = 0.0
         body, self._body = self._body, None
         if body is not None:
             body.fail("the body's framing is broken")
@@ -258,6 +268,8 @@ class Connection(Link):
                 if not keep_alive:
                     break
                 self._await_next()
+                if self.paused:
+                    await self.drained()
         except BaseException:
             self.force_close()
             raise
@@ -279,20 +291,3 @@ class Connection(Link):
             self.resume_reading()
         self.serving = arrival = self.waiting.pop(0)
         return arrival
-
-    def _await_next(self) -> None:
-        self._timer_due = self._loop.time() + KEEP_ALIVE_SECONDS
-        if self._timer is None:
-            self._timer = self._loop.call_at(self._timer_due, self._idle_too_long)
-
-    def _idle_too_long(self) -> None:
-        """Ends a connection that asks for nothing any more, and waits for none that does not take its answer."""
-        self._timer = None
-        transport = self.transport
-        if transport is None:
-            return
-        if not self.idle or self._loop.time() < self._timer_due:
-            self._timer = self._loop.call_at(max(self._timer_due, self._loop.time() + 1.0), self._idle_too_long)
-            return
-        self.force_close()
-        transport.abort()

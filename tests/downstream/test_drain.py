@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proxy.clock import SystemClock
-from proxy.downstream.wire import HEAD_SECONDS
+from proxy.downstream.lasting import HEAD_SECONDS
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
 from proxy.runtime.lifecycle import drain

@@ -88,6 +88,7 @@ async def test_both_loopback_families_are_answered(host: str) -> None:
 async def test_what_is_in_flight_is_known() -> None:
     async with data_server(hanging) as running, visiting(running.port) as one, visiting(running.port) as two:
         await one.send(ASK)
+        await until(lambda: running.server.in_flight == 1)
         await two.send(ASK)
         await until(lambda: running.server.in_flight == 2)
         one.leave()

@@ -8,7 +8,8 @@ import pytest
 
 from proxy.body import BodyBroken
 from proxy.downstream.arrival import Arrival
-from proxy.downstream.wire import KEEP_ALIVE_SECONDS, MOST_WAITING
+from proxy.downstream.lasting import KEEP_ALIVE_SECONDS
+from proxy.downstream.wire import MOST_WAITING
 from proxy.fields import MAX_FIELD, MAX_FIELDS, MAX_HEAD
 from tests.downstream.test_wire import answer_to, echo, plain
 from tests.downstream.visitor import ASK, LAST_ASK, Visitor, read_answer, read_answers, serving, talk, until, visiting
@@ -142,7 +143,7 @@ async def test_after_a_large_body_that_nobody_read_the_next_request_is_served(fr
             before = len(served.arrivals)
             await visitor.send(head)
             await until(lambda: len(served.arrivals) > before)  # noqa: B023
-            served.protocols.connections[0].data_received(body)
+            next(iter(served.protocols.connections)).data_received(body)
             assert served.arrivals[-1].payload.is_eof()
             go_on.set()
             assert (await visitor.answer()).body == b"/p"
@@ -155,7 +156,7 @@ async def test_thousands_of_requests_at_once_are_answered_in_order_and_most_of_t
 
     async def counting(arrival: Arrival) -> bool:
         nonlocal most
-        most = max(most, len(served.protocols.connections[0].waiting))
+        most = max(most, len(next(iter(served.protocols.connections)).waiting))
         return await echo(arrival)
 
     async with serving(counting) as served, visiting(served.port) as visitor:

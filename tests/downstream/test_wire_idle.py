@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.downstream.arrival import Arrival
-from proxy.downstream.wire import KEEP_ALIVE_SECONDS
+from proxy.downstream.lasting import KEEP_ALIVE_SECONDS
 from tests.downstream.visitor import ASK, serving, until, visiting
 from tests.hurried import HurriedLoop, hurried
 

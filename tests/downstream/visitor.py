@@ -12,7 +12,8 @@ from typing import Final
 
 from proxy.downstream.arrival import Arrival
 from proxy.downstream.connections import ConnectionServer
-from proxy.downstream.server import BACKLOG
+from proxy.downstream.listen import ListenAddress, bind
+from proxy.downstream.room import MOST_CONNECTIONS
 from proxy.downstream.wire import Handler
 
 PATIENCE_SECONDS: Final = 20.0
@@ -172,9 +173,9 @@ async def talk(port: int, data: bytes) -> bytes:
 class Served:
     """A server under test and what it was asked."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, *, most: int = MOST_CONNECTIONS) -> None:
         self._handler = handler
-        self.protocols = ConnectionServer(self._record)
+        self.protocols = ConnectionServer(self._record, most=most)
         self.port = 0
         self.arrivals: list[Arrival] = []
         self.cancelled = 0
@@ -193,17 +194,16 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[Served]:
-    """Serves on a port of its own."""
-    served = Served(handler)
-    server = await asyncio.get_running_loop().create_server(served.protocols, "127.0.0.1", 0, backlog=BACKLOG)
-    served.port = server.sockets[0].getsockname()[1]
+async def serving(handler: Handler, *, most: int = MOST_CONNECTIONS) -> AsyncIterator[Served]:
+    """Serves on a port of its own, at most so many connections at once."""
+    served = Served(handler, most=most)
+    sockets = bind(ListenAddress(host="127.0.0.1", port=0))
+    served.protocols.listen(sockets)
+    served.port = sockets[0].getsockname()[1]
     try:
         yield served
     finally:
-        server.close()
-        for connection in served.protocols.connections:
-            connection.force_close()
+        served.protocols.close()
         await until(lambda: not served.protocols.connections)
 
 

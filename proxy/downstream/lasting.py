@@ -1,0 +1,138 @@
+"""How long a client's connection lasts: idle ones end after a while, and so do heads that never become whole.
+
+One timer serves a connection for all its requests: it looks again when it fires, and is set earlier only for a head
+that comes in pieces. A request that stands unread in the socket is never cut off (RFC 9112 §9.6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol, TypeVar
+
+from proxy.downstream.socket_state import half_close, has_unread, unsent_bytes
+from proxy.link import Link
+
+KEEP_ALIVE_SECONDS: Final = 310.0
+"""Longer than the pools of known clients keep theirs (300 s at most), so that they end it, and none asks meanwhile."""
+HEAD_SECONDS: Final = 10.0
+"""From the first byte of a head to its last."""
+AGAIN_SECONDS: Final = 1.0
+FAREWELL_SECONDS: Final = 2.0
+"""How long a client may take to close its half after ours."""
+NEWCOMER_SECONDS: Final = 0.25
+"""Who has been here for less, and asked nothing yet, is about to."""
+
+SILENT, KEPT, ASKING = range(3)
+"""The order in which connections go when there are too many: those that never asked; those that have; half heads."""
+
+
+C = TypeVar("C", contravariant=True)
+
+
+class Known(Protocol[C]):
+    """Where connections say that they have come and left."""
+
+    def append(self, one: C, /) -> None:
+        """This one has come."""
+        ...
+
+    def remove(self, one: C, /) -> None:
+        """This one has left."""
+        ...
+
+
+class Lasting(Link):
+    """A connection that does not last for ever. Who inherits it tells whether it is `busy`, and becomes deaf."""
+
+    __slots__ = ("_head_due", "_idle_due", "_loop", "_silent", "_spared", "_timer")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._head_due = self._idle_due = self._spared = 0.0
+        self._silent = True
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is the server's turn."""
+        raise NotImplementedError
+
+    def turn_deaf(self) -> None:
+        """Takes no further request."""
+        raise NotImplementedError
+
+    @property
+    def asking(self) -> bool:
+        """True while a head is in in part, for `HEAD_SECONDS`: it is worth waiting for."""
+        return self._head_due > 0.0
+
+    @property
+    def unread(self) -> bool:
+        """Whether bytes have come that the event loop has not brought yet."""
+        return self.transport is not None and has_unread(self.transport)
+
+    def rank(self, now: float) -> tuple[int, float] | None:
+        """Returns where it stands among those that may go, the lowest first; None: it stays."""
+        transport = self.transport
+        if self.busy or transport is None or transport.is_closing() or unsent_bytes(transport):
+            return None
+        if self._head_due:
+            since, kind = self._head_due - HEAD_SECONDS, ASKING
+        else:
+            since = self._idle_due - KEEP_ALIVE_SECONDS
+            kind = SILENT if self._silent else KEPT
+        return None if kind != KEPT and now < since + NEWCOMER_SECONDS else (kind, since)
+
+    def end_now(self) -> None:
+        """Ends it, whatever was not taken."""
+        self.turn_deaf()
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _comes(self) -> None:
+        self._idle_due = self._loop.time() + KEEP_ALIVE_SECONDS
+        self._timer = self._loop.call_at(self._idle_due, self._look)
+
+    def _goes(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _await_next(self) -> None:
+        """A request has been answered."""
+        self._idle_due = self._loop.time() + KEEP_ALIVE_SECONDS
+        self._silent = False
+
+    def _head_begins(self) -> None:
+        due = self._head_due = self._loop.time() + HEAD_SECONDS
+        if self._timer is not None and self._timer.when() > due:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        """Ends what is due, and else looks again later."""
+        self._timer = None
+        if self.transport is None:
+            return
+        now = self._loop.time()
+        due = self._due(now)
+        if now < due:
+            self._timer = self._loop.call_at(due, self._look)
+        elif self._spared != due and self.unread:
+            # This event loop is late, not the client; once.
+            self._spared = due
+            self._timer = self._loop.call_at(now + AGAIN_SECONDS, self._look)
+        elif self._head_due or self.paused or not half_close(self.transport):
+            self.end_now()
+        else:
+            self.turn_deaf()
+            self._timer = self._loop.call_at(now + FAREWELL_SECONDS, self.end_now)
+
+    def _due(self, now: float) -> float:
+        if not self.busy:
+            return self._head_due or self._idle_due
+        if self._head_due:
+            # Nobody needs the next request before this one is answered; perhaps nobody reads either.
+            self._head_due = now + HEAD_SECONDS
+        return max(self._idle_due, now + AGAIN_SECONDS)
