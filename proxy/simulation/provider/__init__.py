@@ -13,6 +13,7 @@ asks         a request body to an Ask: what the caller wants
 answers      an Ask to an Answer: words, token counts, vectors
 openai       an Answer in OpenAI's shape: bodies, stream events, errors
 anthropic    the same in Anthropic's shape
+realtime     a session over a WebSocket, in OpenAI's shape
 dialect      which of the two a path speaks
 compose      from an Ask to the body or the events of its answer
 

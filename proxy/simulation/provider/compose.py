@@ -9,6 +9,7 @@ from typing import Any
 from proxy.simulation.provider import anthropic, openai
 from proxy.simulation.provider.answers import Answer, Event, echo, words
 from proxy.simulation.provider.asks import Ask, Endpoint
+from proxy.simulation.provider.dialect import Dialect
 from proxy.simulation.provider.settings import AnswerStyle, SimulatorSettings
 
 _EPOCH = 1_700_000_000
@@ -72,3 +73,13 @@ def events(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number:
     if ask.endpoint is Endpoint.MESSAGES:
         return list(anthropic.events(answer))
     return list(openai.events(ask, answer))
+
+
+def heartbeat(dialect: Dialect) -> Event:
+    """Returns what keeps a silent stream alive."""
+    return anthropic.heartbeat() if dialect is Dialect.ANTHROPIC else openai.heartbeat()
+
+
+def error_event(dialect: Dialect, body: dict[str, Any]) -> Event:
+    """Returns the event that ends a stream with an error."""
+    return anthropic.error_event(body) if dialect is Dialect.ANTHROPIC else openai.error_event(body)

@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from proxy.simulation.provider import anthropic, compose, openai
-from proxy.simulation.provider.answers import Event
+from proxy.simulation.provider import anthropic, compose, openai, realtime
 from proxy.simulation.provider.asks import Ask, BadAsk
 from proxy.simulation.provider.capacity import Capacity
 from proxy.simulation.provider.delivery import Delivery, Headers, reset
@@ -108,6 +107,8 @@ class Service:
         call = self._call(request, seen)
         if self._settings.api_keys and call.key not in self._settings.api_keys:
             return await self._problem(call, Problem(status=401, message="Incorrect API key provided."))
+        if realtime.asks_for_session(request):
+            return await self._session(call)
         if (problem := misplaced(request)) is not None:
             return await self._problem(call, problem)
         try:
@@ -134,7 +135,7 @@ class Service:
             request=request,
             seen=seen,
             dialect=dialect_of(request.path, request.headers),
-            key=key_of(request),
+            key=key_of(request) or realtime.key_offered(request),
             seed=seed,
             rng=rng,
             id=f"req_{rng.getrandbits(96):024x}",
@@ -147,6 +148,26 @@ class Service:
             return combine([parse_header(text) for text in asked])
         model = ask.model if ask is not None else None
         return self.schedule.plan(now=self._now(), model=model, key=call.key, rng=call.rng)
+
+    async def _session(self, call: Call) -> web.StreamResponse:
+        """Talks over a WebSocket; a session takes a place as long as it is open."""
+        request = call.request
+        model = call.seen.model = request.query.get("model") or None
+        call.seen.stream = True
+        plan = self._plan(call, None)
+        call.seen.fault = plan.name
+        if plan.fault is not None and plan.fault.kind in _WITHOUT_SERVICE:
+            return await self._fail(call, plan, plan.fault)
+        if not self._capacity.free:
+            message = "The server is overloaded: no session is free."
+            return await self._problem(call, Problem(status=self._settings.queue_full_status, message=message))
+        await self._capacity.take()
+        self.ledger.serving_begins()
+        try:
+            return await realtime.Session(self._settings, model=model or "", rng=call.rng).run(request)
+        finally:
+            self.ledger.serving_ends()
+            self._capacity.give()
 
     async def _fail(self, call: Call, plan: Plan, fault: Fault) -> web.StreamResponse:
         """Fails without having been in service: no place in the provider's capacity is taken."""
@@ -208,7 +229,7 @@ class Service:
         rng, number = self._meter.source(call.work, call.rng, call.seen.number)
         if ask.stream:
             events = compose.events(ask, self._settings, rng=rng, number=number)
-            return await delivery.stream(events, _error_event(call.dialect, error or {}))
+            return await delivery.stream(events, compose.error_event(call.dialect, error or {}))
         body = error or compose.body(ask, self._settings, rng=rng, number=number)
         return await delivery.whole(200, orjson.dumps(body))
 
@@ -245,7 +266,7 @@ class Service:
             event_seconds=1 / rate if rate else 0.0,
             thinking_seconds=settings.thinking.sample(call.rng),
             beat_seconds=settings.heartbeat_seconds,
-            beat=_heartbeat(call.dialect).data,
+            beat=compose.heartbeat(call.dialect).data,
             fault=plan.fault,
         )
 
@@ -266,14 +287,6 @@ class Service:
             headers = retry_headers(hint, dialect=call.dialect, wall=self._wall())
         body = orjson.dumps(error_body(call.dialect, problem, request_id=call.id))
         return await self._delivery(call, plan).whole(problem.status, body, headers or [])
-
-
-def _heartbeat(dialect: Dialect) -> Event:
-    return anthropic.heartbeat() if dialect is Dialect.ANTHROPIC else openai.heartbeat()
-
-
-def _error_event(dialect: Dialect, body: dict[str, Any]) -> Event:
-    return anthropic.error_event(body) if dialect is Dialect.ANTHROPIC else openai.error_event(body)
 
 
 async def _pause(seconds: float) -> None:
