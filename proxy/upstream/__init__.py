@@ -14,8 +14,12 @@
 | pool | idle connections per address, newest first |
 | redial | aiohttp-retry, in the connect phase only |
 | shortage | dials that fail for want of something of this machine's |
+| faults | what went wrong with a connection, in plain words, and its cure |
 | address | where a provider listens |
 | pieces | passing pieces on inside the event that brings them |
 | dialer | dialling by aiohttp's connector: all that is not public in aiohttp |
+| lookup | names, each looked up in a thread of its own |
+| moves | which addresses a name has left |
+| vigil | peers that vanish without a word |
 | wire | a connection: answers by llhttp, bytes that nobody asked for |
 """

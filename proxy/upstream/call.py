@@ -10,6 +10,7 @@ from proxy.exchange import Attempt, CancelCause, Exchange
 from proxy.fields import Fields
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
 from proxy.request import BodyTooLarge
+from proxy.upstream.faults import hopeless, why
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
@@ -17,6 +18,7 @@ from proxy.upstream.redial import redial, worth_redialling
 from proxy.upstream.relay import Relay
 from proxy.upstream.shortage import cure_of
 from proxy.upstream.upload import UploadPump
+from proxy.upstream.vigil import VANISHED
 from proxy.upstream.watch import Watch
 from proxy.upstream.whole import relay_whole
 from proxy.upstream.wire import AnswerHead, UpstreamConnection
@@ -93,7 +95,8 @@ class Call:
             if not worth_redialling(error):
                 raise
             self.connection = await redial(pool.dialer, attempt, lambda: due - self.clock.now())
-        attempt.connected_at = self.clock.now()
+        now = attempt.connected_at = self.clock.now()
+        pool.opened(self.connection, now)
         return self.connection
 
     def send(self, connection: UpstreamConnection, headers: HeaderPlan) -> None:
@@ -172,14 +175,17 @@ class Call:
             return refused(Reason.UPSTREAM_UNREACHABLE, detail=cure)
         if self.late or self.clock.now() >= self.exchange.deadline_at:
             kind = OutcomeKind.TOTAL_TIMEOUT
-        return Outcome(kind, detail=f"{_why(error)} while connecting to {self._pool.address}")
+        detail = f"{why(error)} while connecting to {self._pool.address}"
+        return Outcome(kind, should_retry=False if self._pool.alone and hopeless(error) else None, detail=detail)
 
     def no_head(self, kind: OutcomeKind, error: BaseException) -> Outcome:
         """Returns the outcome of a connection that ended before the head: what was sent may have been executed."""
         if (problem := self._upload_problem()) is not None:
             return problem
+        if getattr(error, "errno", None) in VANISHED and self.connection is not None:
+            self._pool.distrust(self.connection, self.attempt.connected_at)
         kind = self.watch.expired or kind
-        what = "no head within the limit" if self.watch.expired else f"{_why(error)} before the head"
+        what = "no head within the limit" if self.watch.expired else f"{why(error)} before the head"
         return Outcome(kind, maybe_executed=self.attempt.sent_bytes > 0, detail=what)
 
     def broken(self, kind: OutcomeKind, error: BaseException) -> Outcome:
@@ -196,7 +202,7 @@ class Call:
             status=self.attempt.status,
             committed=committed,
             maybe_executed=not committed,
-            detail="the limit passed in the body" if self.watch.expired else f"{_why(error)} in the body",
+            detail="the limit passed in the body" if self.watch.expired else f"{why(error)} in the body",
         )
 
     def close(self) -> None:
@@ -266,16 +272,6 @@ class Call:
             self.exchange.reply.abort()
         if self.connection is not None:
             self.connection.abort()
-
-
-def _why(error: BaseException) -> str:
-    """Says in plain words why a connection failed: the system's own reason where there is one."""
-    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    if isinstance(cause, TimeoutError):
-        return "time ran out"
-    # A certificate's own message says more than its library's error code.
-    reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)
-    return str(reason).lower() if reason else type(error).__name__
 
 
 def _framing_is_clear(fields: Fields) -> bool:

@@ -6,6 +6,7 @@ changes something.
 
 from __future__ import annotations
 
+import errno
 import ssl
 from functools import partial
 from typing import Any, Final, cast
@@ -16,7 +17,9 @@ from yarl import URL
 
 from proxy.fields import Shapes
 from proxy.upstream.address import Address
-from proxy.upstream.wire import UpstreamConnection
+from proxy.upstream.lookup import Lookup
+from proxy.upstream.vigil import Patience, Vigil
+from proxy.upstream.wire import Lease, UpstreamConnection
 
 DNS_SECONDS: Final = 10
 
@@ -36,16 +39,48 @@ class _DialTarget:
         return self._tls
 
 
+class Line:
+    """What a dial leaves behind: the connector's record, and where the connection leads (an address, no name).
+
+    `retire_at`: from then on (monotonic seconds) it takes no more requests.
+    """
+
+    __slots__ = ("_record", "remote", "retire_at")
+
+    def __init__(self, record: Lease, remote: str) -> None:
+        self._record = record
+        self.remote = remote
+        self.retire_at = float("inf")
+
+    def close(self) -> None:
+        """Lets the connector forget the connection."""
+        self._record.close()
+
+
 class Dialer:
     """Opens connections to one address; keeps aiohttp's connector and its resolver's cache."""
 
-    __slots__ = ("_connector", "_target", "address")
+    __slots__ = ("_connector", "_lookup", "_target", "_vigil", "address")
 
-    def __init__(self, address: Address, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        lookup: Lookup | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.address = address
         self._target = _DialTarget(address)
+        self._lookup = lookup or Lookup()
+        self._vigil = Vigil(patience or Patience())
         self._connector = TCPConnector(
-            limit=0, ttl_dns_cache=DNS_SECONDS, force_close=False, ssl=tls if tls is not None else True
+            limit=0,
+            ttl_dns_cache=DNS_SECONDS,
+            force_close=False,
+            ssl=tls if tls is not None else True,
+            resolver=self._lookup,
+            socket_factory=self._vigil.open_socket,
         )
         self._connector._factory = cast(Any, partial(UpstreamConnection, Shapes()))
 
@@ -54,8 +89,21 @@ class Dialer:
         timeout = ClientTimeout(total=None, connect=seconds, sock_connect=seconds, ceil_threshold=float("inf"))
         lease = await self._connector.connect(cast(Any, self._target), traces=[], timeout=timeout)
         connection = cast(UpstreamConnection, lease.protocol)
-        connection.lease = lease
+        peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
+        connection.lease = Line(lease, peer[0] if peer else "")
         return connection
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The addresses that the latest look-up gave; none where nothing had to be looked up."""
+        return self._lookup.hosts
+
+    def end_vanished(self, now: float) -> None:
+        """Ends the connections whose peer acknowledges nothing any more; who waits for it is told at once."""
+        for connection in self._vigil.vanished(self._connector._acquired, now):
+            if connection.transport is not None:
+                connection.transport.abort()
+            connection.connection_lost(TimeoutError(errno.ETIMEDOUT, "nothing was acknowledged any more"))
 
     @property
     def open(self) -> int:

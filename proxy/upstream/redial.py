@@ -9,30 +9,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from aiohttp import (
-    ClientConnectionError,
-    ClientConnectorCertificateError,
-    ClientConnectorDNSError,
-    ClientResponse,
-    ClientSession,
-)
+from aiohttp import ClientConnectionError, ClientConnectorDNSError, ClientResponse, ClientSession
 from aiohttp_retry import RetryClient, RetryOptionsBase
 
 from proxy.exchange import Attempt
 from proxy.upstream.dialer import Dialer
+from proxy.upstream.faults import hopeless
 from proxy.upstream.shortage import cure_of
 from proxy.upstream.wire import UpstreamConnection
 
 REDIALS = 2
 FIRST_PAUSE_SECONDS = 0.02
 
-HOPELESS = (ClientConnectorCertificateError, ClientConnectorDNSError)
-"""A name or a certificate that is wrong is wrong a moment later too."""
-
 
 def worth_redialling(error: BaseException) -> bool:
-    """Whether a failed dial may succeed a moment later."""
-    return isinstance(error, ClientConnectionError) and not isinstance(error, HOPELESS) and cure_of(error) is None
+    """Whether a failed dial may succeed a moment later; look-ups are asked again by attempts, not by redials."""
+    if not isinstance(error, ClientConnectionError) or isinstance(error, ClientConnectorDNSError):
+        return False
+    return not hopeless(error) and cure_of(error) is None
 
 
 class _Pauses(RetryOptionsBase):

@@ -11,6 +11,7 @@ _MEMORY: Final = "the system has no memory left for another socket; lower the li
 CURES: Final[Mapping[int, str]] = {
     errno.EMFILE: "this process has too many files open; raise its limit (ulimit -n), or lower the limits' concurrency",
     errno.ENFILE: "this machine has too many files open; raise its limit (sysctl fs.file-max)",
+    errno.EAGAIN: "this process may start no further thread; raise its limit (the container's pids, or ulimit -u)",
     errno.ENOBUFS: _MEMORY,
     errno.ENOMEM: _MEMORY,
     errno.EADDRNOTAVAIL: "this machine has no local port or address left for a connection; let more stay idle, "

@@ -1,17 +1,27 @@
 from __future__ import annotations
 
+import itertools
 from typing import cast
 
+import pytest
+
 from proxy.upstream.address import Address
-from proxy.upstream.dialer import Dialer
-from proxy.upstream.pool import LONGEST_USE, Pool
+from proxy.upstream.dialer import Dialer, Line
+from proxy.upstream.moves import GRACE_SECONDS
+from proxy.upstream.pool import EARLIEST, LONGEST_LIFE_SECONDS, LONGEST_USE, Pool
 from proxy.upstream.wire import UpstreamConnection
 
 ADDRESS = Address(scheme="http", host="a.test", port=80)
 
 
+class FakeRecord:
+    def close(self) -> None:
+        """Nobody counts."""
+
+
 class FakeConnection:
-    def __init__(self, *, uses: int = 1) -> None:
+    def __init__(self, *, uses: int = 1, remote: str = "192.0.2.1") -> None:
+        self.lease = Line(FakeRecord(), remote)
         self.usable = True
         self.uses = uses
         self.idle_since = 0.0
@@ -29,6 +39,11 @@ class FakeDialer:
     address = ADDRESS
     closed = False
     open = 0
+    hosts: frozenset[str] = frozenset()
+    looked_at = 0.0
+
+    def end_vanished(self, now: float) -> None:
+        self.looked_at = now
 
     async def close(self) -> None:
         self.closed = True
@@ -38,8 +53,8 @@ def a_pool(idle_seconds: float = 25.0) -> Pool:
     return Pool(cast(Dialer, FakeDialer()), idle_seconds=idle_seconds)
 
 
-def put(pool: Pool, now: float, *, uses: int = 1) -> FakeConnection:
-    connection = FakeConnection(uses=uses)
+def put(pool: Pool, now: float, *, uses: int = 1, remote: str = "192.0.2.1") -> FakeConnection:
+    connection = FakeConnection(uses=uses, remote=remote)
     pool.put(cast(UpstreamConnection, connection), now)
     return connection
 
@@ -103,6 +118,61 @@ def test_a_sweep_closes_the_aged_and_the_closed_and_leaves_the_rest() -> None:
     closed.usable = False
     pool.sweep(125.0)
     assert (aged.killed, closed.killed, fresh.killed, pool.idle) == (True, True, False, 1)
+
+
+def opened(pool: Pool, now: float) -> FakeConnection:
+    connection = FakeConnection()
+    pool.dials += 1
+    pool.opened(cast(UpstreamConnection, connection), now)
+    return connection
+
+
+def test_connections_that_were_opened_together_do_not_retire_together() -> None:
+    pool = a_pool()
+    ends = sorted(opened(pool, 1000.0).lease.retire_at - 1000.0 for _ in range(50))
+    assert ends[0] >= EARLIEST * LONGEST_LIFE_SECONDS
+    assert ends[-1] <= LONGEST_LIFE_SECONDS
+    gaps = [after - before for before, after in itertools.pairwise(ends)]
+    assert min(gaps) > 0
+    assert max(gaps) < 0.1 * (1 - EARLIEST) * LONGEST_LIFE_SECONDS
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_connection_that_is_old_enough_takes_no_more_requests(swept: bool) -> None:
+    pool = a_pool(idle_seconds=1000.0)
+    connection = opened(pool, 0.0)
+    end = connection.lease.retire_at
+    pool.put(cast(UpstreamConnection, connection), end - 2.0)
+    assert taken(pool, end - 1.0) is connection
+    pool.put(cast(UpstreamConnection, connection), end - 1.0)
+    if swept:
+        pool.sweep(end)
+        assert connection.killed
+    assert taken(pool, end) is None
+    assert connection.killed
+
+
+def test_what_leads_where_its_name_left_is_closed_after_the_grace_and_the_rest_stays() -> None:
+    pool = a_pool(idle_seconds=1000.0)
+    left, stays = put(pool, 0.0, remote="192.0.2.1"), put(pool, 0.0, remote="192.0.2.2")
+    cast(FakeDialer, pool.dialer).hosts = frozenset({"192.0.2.2", "192.0.2.3"})
+    pool.sweep(10.0)
+    assert not left.killed
+    pool.sweep(10.0 + GRACE_SECONDS)
+    assert (left.killed, stays.killed, pool.idle) == (True, False, 1)
+
+
+def test_a_vanished_peer_costs_its_other_connections_but_those_that_it_served_since() -> None:
+    pool = a_pool()
+    before, other, after = put(pool, 10.0), put(pool, 10.0, remote="192.0.2.9"), put(pool, 12.0)
+    pool.distrust(cast(UpstreamConnection, FakeConnection()), since=11.0)
+    assert (before.killed, other.killed, after.killed, pool.idle) == (True, False, False, 2)
+
+
+def test_a_sweep_looks_for_peers_that_have_vanished() -> None:
+    pool = a_pool()
+    pool.sweep(7.0)
+    assert cast(FakeDialer, pool.dialer).looked_at == 7.0
 
 
 async def test_closing_closes_the_idle_and_the_dialer() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
 from typing import cast
 
@@ -10,6 +11,7 @@ from aiohttp import (
     ClientConnectorCertificateError,
     ClientConnectorDNSError,
     ClientConnectorError,
+    ClientConnectorSSLError,
     ServerDisconnectedError,
 )
 from aiohttp.client_reqrep import ConnectionKey
@@ -25,6 +27,9 @@ KEY = ConnectionKey("a.test", 80, False, True, None, None, None, None)
 REFUSED = ClientConnectorError(KEY, ConnectionRefusedError(111, "refused"))
 SHORT = ClientConnectorError(KEY, OSError(errno.EMFILE, "too many open files"))
 NO_NAME = ClientConnectorDNSError(KEY, OSError(-2, "unknown"))
+NO_ANSWER = ClientConnectorDNSError(KEY, socket.gaierror(socket.EAI_AGAIN, "try again"))
+NO_TLS = ClientConnectorSSLError(KEY, ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))
+BROKE_OFF = ClientConnectorSSLError(KEY, ssl.SSLEOFError(8, "EOF occurred in violation of protocol"))
 BAD_NAME = ClientConnectorCertificateError(KEY, ssl.CertificateError("wrong"))
 CONNECTION = cast(UpstreamConnection, object())
 
@@ -64,7 +69,7 @@ async def test_it_gives_up_with_the_last_error() -> None:
     assert attempt.redials == REDIALS
 
 
-@pytest.mark.parametrize("error", [NO_NAME, BAD_NAME, SHORT])
+@pytest.mark.parametrize("error", [NO_NAME, BAD_NAME, NO_TLS, SHORT])
 async def test_what_is_wrong_a_moment_later_too_ends_it_at_once(error: Exception) -> None:
     dialer, attempt = FakeDialer(error, None), an_attempt()
     with pytest.raises(type(error)) as caught:
@@ -95,7 +100,10 @@ async def test_a_limit_that_passes_while_dialling_ends_it() -> None:
         (ClientConnectionError(), True),
         (SHORT, False),
         (NO_NAME, False),
+        (NO_ANSWER, False),
         (BAD_NAME, False),
+        (NO_TLS, False),
+        (BROKE_OFF, True),
         (TimeoutError(), False),
         (UnicodeError(), False),
     ],
