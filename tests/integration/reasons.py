@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.outcome import Reason
-from tests.integration.caller import HOST, Answer, Body
+from tests.integration.caller import HOST, Answer, Body, Headers
 from tests.integration.harness import Lab, free_port
 from tests.integration.messages import (
     CHAT,
@@ -27,11 +27,7 @@ from tests.integration.scripted import Exchange, Script
 
 NOT_BUILT_YET = {
     Reason.FORBIDDEN_TARGET: "the forward proxy",
-    Reason.IDEMPOTENCY_CONFLICT: "idempotency keys",
-    Reason.CONTEXT_TOO_LONG: "tenants",
     Reason.MISDIRECTED: "interception",
-    Reason.QUOTA_EXHAUSTED: "quotas",
-    Reason.TENANT_LIMIT: "tenants",
 }
 
 
@@ -54,7 +50,7 @@ DIALECTS = {
         stream=CHAT_STREAM,
         events=(event(None), event("well")),
         types={
-            **dict.fromkeys((400, 404, 413), "invalid_request_error"),
+            **dict.fromkeys((400, 404, 409, 413), "invalid_request_error"),
             **dict.fromkeys((502, 503, 504, 508), "server_error"),
             429: "rate_limit_error",
         },
@@ -68,6 +64,7 @@ DIALECTS = {
         types={
             400: "invalid_request_error",
             404: "not_found_error",
+            409: "invalid_request_error",
             413: "request_too_large",
             429: "rate_limit_error",
             502: "api_error",
@@ -81,19 +78,29 @@ DIALECTS = {
 
 
 class Caller:
-    """A caller of one dialect; each case has a route, and a provider, of its own."""
+    """A caller of one dialect; each case has a route, and a provider, of its own.
 
-    def __init__(self, lab: Lab, case: str, dialect: Dialect) -> None:
+    `headers` and `query` go with all of its requests.
+    """
+
+    def __init__(self, lab: Lab, case: str, dialect: Dialect, *, headers: Headers = (), query: str = "") -> None:
         self.lab = lab
         self.dialect = dialect
         self._case = case
+        self._headers = headers
+        self._query = query
 
-    async def ask(self, body: Body = None, *, script: Script | None = None) -> Answer:
+    async def ask(self, body: Body = None, *, script: Script | None = None, headers: Headers = ()) -> Answer:
         """Asks this case's route."""
         if script is not None:
             self.lab[self._case].script = script
-        headers = [("x-case", self._case), ("content-type", "application/json")]
-        return await self.lab.call(self.dialect.path, self.dialect.body if body is None else body, headers=headers)
+        return await self.send(body, headers=[("x-case", self._case), *headers])
+
+    async def send(self, body: Body = None, *, headers: Headers) -> Answer:
+        """Sends a request that need not reach the route."""
+        fields = [*headers, ("content-type", "application/json"), *self._headers]
+        body = self.dialect.body if body is None else body
+        return await self.lab.call(self.dialect.path + self._query, body, headers=fields)
 
     async def ask_while_busy(self, calls: int) -> Answer:
         """Asks while so many calls are under way or wait, and lets those go afterwards."""
@@ -113,14 +120,14 @@ class Caller:
 
 
 async def no_route(caller: Caller) -> Answer:
-    return await caller.lab.call(caller.dialect.path, caller.dialect.body, headers=[("x-case", "none of them")])
+    return await caller.send(headers=[("x-case", "none of them")])
 
 
 async def comes_back(caller: Caller) -> Answer:
     """Sends a request as it went to the provider: the provider has sent it back to us."""
     await caller.ask()
     via = caller.lab[case(Reason.LOOP_DETECTED)].seen[-1].all("via")
-    return await caller.lab.call(caller.dialect.path, caller.dialect.body, headers=[("via", one) for one in via])
+    return await caller.send(headers=[("via", one) for one in via])
 
 
 async def stops_reading_between_events(caller: Caller) -> Answer:
@@ -136,6 +143,17 @@ async def stops_reading_between_events(caller: Caller) -> Answer:
 async def after_a_failure(caller: Caller, status: int, *headers: tuple[str, str]) -> Answer:
     await caller.ask(script=answers(status, headers=headers))
     return await caller.ask()
+
+
+async def twice(caller: Caller) -> Answer:
+    await caller.ask()
+    return await caller.ask()
+
+
+async def with_the_key_of_another_request(caller: Caller) -> Answer:
+    key = [("idempotency-key", f"the same, {caller.dialect.path}")]
+    await caller.ask(headers=key)
+    return await caller.ask({**caller.dialect.body, "n": 2}, headers=key)
 
 
 async def ends_meanwhile(caller: Caller) -> Answer:
@@ -173,6 +191,10 @@ ROWS: dict[Reason, Row] = {
     Reason.BODY_TOO_LARGE: Row(
         status=413, provoke=lambda c: c.ask(b" " * 2000), route={"body": {"max": "1KiB"}}, attempts=None
     ),
+    Reason.CONTEXT_TOO_LONG: Row(
+        status=413, provoke=lambda c: c.ask(), provider={"models": {"m": {"context_tokens": 1}}}
+    ),
+    Reason.IDEMPOTENCY_CONFLICT: Row(status=409, provoke=with_the_key_of_another_request, attempts=None, again=False),
     Reason.QUEUE_FULL: Row(
         status=429,
         provoke=lambda c: c.ask_while_busy(2),
@@ -184,6 +206,15 @@ ROWS: dict[Reason, Row] = {
         provoke=lambda c: c.ask_while_busy(1),
         provider={"limits": {"concurrency": 1}, "timeouts": {"queue": "100ms"}},
         comes_back=True,
+    ),
+    Reason.QUOTA_EXHAUSTED: Row(
+        status=429,
+        provoke=twice,
+        provider={"limits": {"rpm": 1}, "timeouts": {"quota_wait": "100ms"}},
+        comes_back=True,
+    ),
+    Reason.TENANT_LIMIT: Row(
+        status=429, provoke=lambda c: c.ask(headers=[("x-agent-id", "barred")]), attempts=None, again=False
     ),
     Reason.KEYS_RESTING: Row(
         status=429,
@@ -259,7 +290,8 @@ def policy(*reasons: Reason) -> dict[str, Any]:
         for reason in reasons
     ]
     providers = {case(reason): {**defaults, **(ROWS[reason].provider or {})} for reason in reasons}
-    return {"version": 1, "providers": providers, "routes": routes}
+    tenants = {"from": [{"header": "x-agent-id"}], "overrides": {"barred": {"concurrency": 0}}}
+    return {"version": 1, "providers": providers, "routes": routes, "tenants": tenants}
 
 
 def case(reason: Reason) -> str:
