@@ -31,7 +31,7 @@ class Space(Protocol):
     most: int
 
     def has_place(self, coming: int = 0) -> bool:
-        """Whether one more may come."""
+        """Whether one more may come beside those on their way in."""
         ...
 
     def relieve(self) -> bool:
@@ -106,10 +106,14 @@ class Door:
 
     def _accept(self) -> None:
         self._spare.fill()
-        for _ in range(BATCH):
+        for number in range(BATCH):
             if not self._room.has_place(self._opening):
-                self._pause(f"all of {self._room.most} connections have a request")
-                return
+                # Only for the first is it certain that somebody waits, for whom another one may go.
+                if number:
+                    return
+                if not self._room.relieve():
+                    self._pause(f"all of {self._room.most} connections are in use")
+                    return
             try:
                 client, _ = self._bound.accept()
             except (BlockingIOError, InterruptedError):

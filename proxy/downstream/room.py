@@ -14,6 +14,7 @@ Rank = tuple[int, float]
 """A kind, and since when; the lowest goes first."""
 MOST_CONNECTIONS: Final = 1 << 14
 _PART: Final = 64
+_FEWEST: Final = 8
 
 
 class Guest(Protocol):
@@ -64,8 +65,8 @@ class Room(Generic[G]):
         self.on_leave()
 
     def has_place(self, coming: int = 0) -> bool:
-        """Whether one more may come beside those on their way in; somebody may have to go for it."""
-        return len(self._here) + coming < self.most or self.relieve()
+        """Whether one more may come beside those on their way in."""
+        return len(self._here) + coming < self.most
 
     def relieve(self) -> bool:
         """Ends the connection that is the first to go; returns False when all stay."""
@@ -85,5 +86,5 @@ class Room(Generic[G]):
         """Returns some of those who go first, of one kind only, the very first at the end."""
         ranked = [(rank, one) for one in self._here if (rank := one.rank(now)) is not None]
         kind = min((rank[0] for rank, _ in ranked), default=0)
-        some = max(1, self.most // _PART)
+        some = max(_FEWEST, self.most // _PART)
         return nsmallest(some, (pair for pair in ranked if pair[0][0] == kind), key=lambda pair: pair[0])[::-1]
