@@ -10,7 +10,7 @@ from proxy.dialects.base import Operation
 from proxy.dialects.injection import UsageFilter
 from proxy.dialects.stream import StreamScanner
 from proxy.exchange import ReaderGone
-from proxy.fields import lines_of, pairs_of
+from proxy.fields import Fields, lines_of, pairs_of
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.keep import judge, read_bounded
 from proxy.upstream.meter import BodyMeter, Meter, PackedEvents
@@ -63,12 +63,10 @@ class Relay:
         kind = fields.get("content-type", "").lower()
         self.events = kind.startswith("text/event-stream")
         self.streams = call.exchange.facts.stream or kind.startswith(STREAMS)
-        coding = fields.get("content-encoding")
-        if coding is not None and coding.strip().lower() == "identity":
-            coding = None
-        self._packed = coding is not None
+        codings = _codings(fields) if "content-encoding" in fields else ()
+        self._packed = bool(codings)
         self.operation: Operation | None = call.exchange.operation
-        if call.message.code >= 300 or not (self.events or "json" in kind) or (coding and not _readable(coding)):
+        if call.message.code >= 300 or not (self.events or "json" in kind) or not _readable(codings):
             self.operation = None
         self.hides: UsageFilter | None = None
         if call.exchange.hides_usage and self.events and not self._packed and call.message.code < 300:
@@ -239,8 +237,14 @@ class Relay:
         return Outcome(kind, status=status, committed=True)
 
 
-def _readable(coding: str) -> bool:
-    return coding.strip().lower() in PACKED
+def _codings(fields: Fields) -> tuple[str, ...]:
+    """Returns what a body is packed in, in order and in lower case (RFC 9110 §8.4); `identity` is nothing."""
+    named = (name.strip().lower() for line in fields.getall("content-encoding") for name in line.split(","))
+    return tuple(name for name in named if name not in ("", "identity"))
+
+
+def _readable(codings: tuple[str, ...]) -> bool:
+    return not codings or (len(codings) == 1 and codings[0] in PACKED)
 
 
 def _length(text: str | None) -> int | None:
