@@ -163,7 +163,7 @@ async def test_a_bomb_passes_unharmed_and_unread(lab: Lab, bomb: str, kind: str,
     assert (answer.status, answer.complete, answer.body == data) == (200, True, True)
     assert requests == 1
     assert tokens != USED
-    assert PROMPT < tokens
+    assert tokens > PROMPT
 
 
 async def test_the_memory_of_a_bomb_is_not_taken(lab: Lab) -> None:
