@@ -169,13 +169,15 @@ LOCAL_REASON: Final[dict[OutcomeKind, Reason]] = {
 class KeptAnswer:
     """A provider's failing answer, held back: relayed as it came if nothing better comes.
 
-    `lines` are its end-to-end fields; `body` is whole (at most 64 KiB).
+    `lines` are its end-to-end fields; `body` is whole (at most 64 KiB). `length` is what its head told, also where no
+    body came (HEAD).
     """
 
     status: int
     phrase: bytes
     lines: bytes
     body: bytes
+    length: int | None = None
     events: bool = False
     """True when `body` is the beginning of an event stream that failed before its first content."""
 

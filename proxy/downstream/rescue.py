@@ -62,8 +62,7 @@ def _relay(exchange: Exchange, outcome: Outcome, answer: KeptAnswer) -> None:
         lines = lines_of([*(field for field in pairs_of(lines) if field[0].lower() != NO_RETRY[0]), NO_RETRY])
     reply, body = exchange.reply, answer.body
     if exchange.request.method == "HEAD":
-        # Its body's length is not known here: no body came to be kept.
-        reply.start(answer.status, answer.phrase, lines, length=None)
+        reply.start(answer.status, answer.phrase, lines, length=answer.length)
         reply.finish()
     else:
         reply.start(answer.status, answer.phrase, lines, length=len(body), body=body)

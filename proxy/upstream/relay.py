@@ -15,7 +15,7 @@ from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason
 from proxy.upstream.keep import judge, read_bounded
 from proxy.upstream.meter import BodyMeter, Meter, PackedEvents
 from proxy.upstream.pieces import Pieces
-from proxy.upstream.whole import error_inside, kept, relay_whole
+from proxy.upstream.whole import error_inside, kept, length_of, relay_whole
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call
@@ -93,7 +93,7 @@ class Relay:
         call = self._call
         message = call.message
         call.exchange.facts.first_byte_at = call.clock.now()
-        length = _length(message.headers.get("content-length")) if self.hides is None else None
+        length = length_of(message) if self.hides is None else None
         call.exchange.reply.start(message.code, message.phrase, self.lines, length=length)
 
     def kept(self, body: bytes) -> KeptAnswer:
@@ -245,7 +245,3 @@ def _codings(fields: Fields) -> tuple[str, ...]:
 
 def _readable(codings: tuple[str, ...]) -> bool:
     return not codings or (len(codings) == 1 and codings[0] in PACKED)
-
-
-def _length(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None

@@ -48,4 +48,12 @@ def error_inside(error: AnswerError, answer: KeptAnswer) -> Outcome:
 
 def kept(message: AnswerHead, lines: bytes, body: bytes, *, events: bool = False) -> KeptAnswer:
     """Returns an answer as something to relay later."""
-    return KeptAnswer(status=message.code, phrase=message.phrase, lines=lines, body=body, events=events)
+    return KeptAnswer(
+        status=message.code, phrase=message.phrase, lines=lines, body=body, length=length_of(message), events=events
+    )
+
+
+def length_of(message: AnswerHead) -> int | None:
+    """Returns the length that a head tells; it may have no body all the same (RFC 9110 §8.6)."""
+    text = message.headers.get("content-length")
+    return int(text) if text is not None and text.isdigit() else None

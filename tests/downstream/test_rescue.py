@@ -134,11 +134,17 @@ def test_a_403_that_does_not_blame_the_key_is_relayed() -> None:
     assert rejected(fault=False, status=403).status == UNAUTHORIZED.status
 
 
-def test_a_failing_answer_to_head_does_not_claim_to_be_empty() -> None:
-    answer = KeptAnswer(status=500, phrase=b"Oh", lines=b"", body=b"")
+@pytest.mark.parametrize("length", [None, 0, 4711])
+def test_a_failing_answer_to_head_claims_the_length_that_it_came_with(length: int | None) -> None:
+    answer = KeptAnswer(status=500, phrase=b"Oh", lines=b"", body=b"", length=length)
     exchange = an_exchange(method="HEAD")
     reply = rescued(exchange, Outcome(OutcomeKind.UPSTREAM_ERROR, status=500, answer=answer))
-    assert reply.length is None
+    assert (reply.length, reply.body) == (length, b"")
+
+
+def test_a_failing_answer_whose_body_came_has_the_length_of_that() -> None:
+    answer = KeptAnswer(status=500, phrase=b"Oh", lines=b"", body=b"four", length=9)
+    assert rescued(an_exchange(), Outcome(OutcomeKind.UPSTREAM_ERROR, status=500, answer=answer)).length == 4
 
 
 def begun(*, stream: bool, dialect: str | None = "openai") -> Exchange:

@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 POLICY = {
     "version": 1,
     "providers": {"alpha": {}, "odd": {"breaker": "off"}},
-    "routes": [route("odd", "odd", retry={"attempts": 1})],
+    "routes": [
+        route("odd", "odd", retry={"attempts": 1}),
+        {"name": "once", "match": {"path": "/v1/once"}, "tiers": [{"provider": "alpha"}], "retry": {"attempts": 1}},
+    ],
 }
 PATH = "/alpha/v1/files"
 
@@ -108,6 +111,48 @@ async def test_304_keeps_the_length_and_has_no_body(lab: Lab) -> None:
     lab["alpha"].script = sends(b'HTTP/1.1 304 Not Modified\r\netag: "e"\r\ncontent-length: 77\r\n\r\n')
     answer = await then_another(lab, request_bytes("GET", PATH, headers=[("if-none-match", '"e"')]), method="GET")
     assert (answer.status, answer.header("etag"), answer.header("content-length")) == (304, '"e"', "77")
+
+
+TOLD = {
+    "length": (b"content-length: 321\r\n", ["321"]),
+    "packed": (b"content-encoding: gzip\r\ncontent-length: 321\r\n", ["321"]),
+    "part": (b"content-range: bytes 0-320/999\r\ncontent-length: 321\r\n", ["321"]),
+    "chunked": (b"content-encoding: br\r\ntransfer-encoding: chunked\r\n", []),
+    "neither": (b"content-type: text/event-stream\r\n", []),
+}
+WITHOUT_BODY = [("HEAD", code) for code in (200, 206, 302, 304, 404, 416, 429, 503)] + [("GET", 304), ("POST", 304)]
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize(("method", "status"), WITHOUT_BODY)
+async def test_what_an_answer_without_a_body_tells_of_one_stays(lab: Lab, method: str, status: int, told: str) -> None:
+    lines, lengths = TOLD[told]
+    lab["alpha"].script = sends(b"HTTP/1.1 %d Said\r\n%b\r\n" % (status, lines))
+    route = "/v1/once" if status > 400 else PATH
+    answer = await then_another(lab, request_bytes(method, route), method=method)
+    assert (answer.status, answer.all("content-length"), answer.all("transfer-encoding")) == (status, lengths, [])
+    for line in lines.split(b"\r\n")[:-1]:
+        name, _, value = line.decode().partition(": ")
+        assert name in ("content-length", "transfer-encoding") or answer.all(name) == [value]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+@pytest.mark.parametrize("told", TOLD)
+async def test_204_tells_of_no_body(lab: Lab, method: str, told: str) -> None:
+    lab["alpha"].script = sends(b"HTTP/1.1 204 Gone Well\r\n%b\r\n" % TOLD[told][0])
+    answer = await then_another(lab, request_bytes(method, PATH), method=method)
+    assert (answer.status, answer.all("content-length"), answer.all("transfer-encoding")) == (204, [], [])
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("status", [205, 206, 226, 299])
+async def test_any_other_good_answer_has_the_body_that_it_has(lab: Lab, status: int, chunked: bool) -> None:
+    framed = b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" if chunked else b"content-length: 3\r\n\r\nabc"
+    lab["alpha"].script = sends(b"HTTP/1.1 %d Said\r\ncontent-range: bytes 0-2/9\r\n%b" % (status, framed))
+    answer = await then_another(lab, request_bytes("GET", PATH, headers=[("range", "bytes=0-2")]), method="GET")
+    assert (answer.status, answer.body, answer.complete) == (status, b"abc", True)
+    assert answer.all("content-range") == ["bytes 0-2/9"]
+    assert lab["alpha"].seen[0].all("range") == [b"bytes=0-2"]
 
 
 @pytest.mark.parametrize("interim", [b"102 Processing", b"103 Early Hints\r\nlink: <a>", b"100 Continue"])
