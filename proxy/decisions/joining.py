@@ -1,8 +1,16 @@
-"""Joining: which path a provider is asked for (`policy.md` rule 4). Bytes after the join stay the caller's."""
+"""Joining: which path and query a provider is asked for (`policy.md` rule 4).
+
+Bytes after the join stay the caller's, but for a credential in the query of who is not to have it.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+from urllib.parse import unquote_plus
+
 CALLER_ROOT = "/v1"
+QUERY_CREDENTIALS: Final = frozenset({"key", "api_key", "api-key", "apikey", "access_token", "subscription-key"})
+"""Parameters by which providers take a credential instead of a header, in lower case."""
 
 
 def starts_with_path(path: str, root: str) -> bool:
@@ -21,3 +29,12 @@ def join(path: str, root: str) -> str:
     if starts_with_path(path, CALLER_ROOT):
         return root + path[len(CALLER_ROOT) :]
     return root + path
+
+
+def without_credentials(query: str) -> str:
+    """Returns a query ("" or beginning with "?") without the caller's credentials; every other byte stays."""
+    parts = query[1:].split("&")
+    kept = [part for part in parts if unquote_plus(part.partition("=")[0]).lower() not in QUERY_CREDENTIALS]
+    if len(kept) == len(parts):
+        return query
+    return f"?{'&'.join(kept)}" if kept else ""

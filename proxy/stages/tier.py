@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from proxy.decisions.joining import join
+from proxy.decisions.joining import join, without_credentials
 from proxy.dialects.injection import ask_for_usage
 from proxy.dialects.splice import with_fields, with_model
 from proxy.exchange import Exchange
@@ -51,8 +51,8 @@ class ProviderTier:
         """Shapes the request for this tier and runs the target's pipeline."""
         request = exchange.request
         path = self._paths.get(request.path) or self._path(exchange)
-        exchange.upstream_path = path + self._joined(exchange) if request.query or self.query else path
         exchange.first_target = self.number == 1 and self.meant
+        exchange.upstream_path = path + self._joined(exchange) if request.query or self.query else path
         same = not self.fields and (self.model is None or self.model == exchange.model)
         exchange.payload = request.body if same else self._shaped(exchange)
         exchange.facts.model, call = self.targets.of(self.model or exchange.model)
@@ -72,6 +72,8 @@ class ProviderTier:
 
     def _joined(self, exchange: Exchange) -> str:
         query = exchange.request.query
+        if self.own_key or not exchange.first_target:
+            query = without_credentials(query)
         if exchange.request.switch is not None and self.model is not None and self.model != exchange.model:
             # A WebSocket has no body: its model stands in the query.
             query = with_query_model(query, self.model)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.decisions.joining import join, starts_with_path
+from proxy.decisions.joining import join, starts_with_path, without_credentials
 
 SEGMENTS = st.lists(st.text(alphabet="ab1%2F.~-", max_size=4), max_size=4).map(lambda parts: "/" + "/".join(parts))
 ROOTS = st.lists(st.text(alphabet="abv1", min_size=1, max_size=3), max_size=3).map(
@@ -59,3 +59,20 @@ def test_the_result_begins_with_the_root_and_ends_as_the_caller_asked(path: str,
     joined = join(path, root)
     assert starts_with_path(joined, root)
     assert joined.endswith(path.removeprefix("/v1"))
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("", ""),
+        ("?", "?"),
+        ("?key=a", ""),
+        ("?alt=sse&KEY=a&x=%2f", "?alt=sse&x=%2f"),
+        ("?%6Bey=a&api%5Fkey=b&y", "?y"),
+        ("?api-key=a&access_token=b&subscription-key=c&apikey", ""),
+        ("?keys=a&monkey=b&key-id=c&x=key&=key", "?keys=a&monkey=b&key-id=c&x=key&=key"),
+        ("?&&a=1&key=a&&", "?&&a=1&&"),
+    ],
+)
+def test_a_credential_in_a_query_goes_and_every_other_byte_stays(query: str, left: str) -> None:
+    assert without_credentials(query) == left

@@ -119,3 +119,21 @@ async def test_rejection_of_our_key_is_not_the_callers_fault(lab: Lab) -> None:
     answer = await lab.call("/bearer/v1/chat/completions", CHAT, headers=ACCOUNT)
     assert (answer.status, answer.reason) == (502, "keys_unusable")
     assert b"sk-ours" not in answer.head + answer.body
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "then"),
+    [
+        ("to-keyless", b"?alt=sse&key=sk-of-the-caller", "next-keyless"),
+        ("to-keyed", b"?alt=sse&key=sk-of-the-caller", "next-keyed"),
+        ("from-keyed", b"?alt=sse", "next-keyless"),
+    ],
+)
+async def test_credential_in_the_query_reaches_only_whom_the_caller_meant(
+    lab: Lab, model: str, first: bytes, then: str
+) -> None:
+    answer = await lab.call(f"/v1/chat/completions?alt=sse&key={SECRET}", {**CHAT, "model": model})
+    assert (answer.status, answer.provider) == (200, then)
+    failing = "failing-keyed" if model == "from-keyed" else "failing"
+    assert lab[failing].only.target == b"/v1/chat/completions" + first
+    assert lab[then].only.target == b"/v1/chat/completions?alt=sse"

@@ -40,7 +40,7 @@ def tier(targets: Asked, *, number: int = 1, root: str = "/v1", query: str = "",
         model=changes.get("model"),
         fields=changes.get("fields", {}),
         targets=targets,
-        own_key=True,
+        own_key=changes.get("own_key", True),
         counts_tokens=changes.get("counts_tokens", False),
         meant=changes.get("meant", True),
     )
@@ -77,6 +77,20 @@ async def asked_for(exchange: Exchange, stage: ProviderTier) -> str:
 )
 async def test_the_path_is_joined_and_the_query_added(target: str, root: str, query: str, path: str) -> None:
     assert await asked_for(arrived(target=target), tier(Asked(), root=root, query=query)) == path
+
+
+@pytest.mark.parametrize(
+    ("changes", "query"),
+    [
+        ({"own_key": False}, "?alt=sse&key=theirs&b=2"),
+        ({"own_key": False, "number": 2}, "?alt=sse&b=2"),
+        ({"own_key": False, "meant": False}, "?alt=sse&b=2"),
+        ({"own_key": True}, "?alt=sse&b=2"),
+    ],
+)
+async def test_a_credential_in_the_query_goes_only_to_whom_the_caller_meant(changes: Any, query: str) -> None:
+    exchange = arrived(target="/v1/models?alt=sse&key=theirs")
+    assert await asked_for(exchange, tier(Asked(), query="b=2", **changes)) == f"/v1/models{query}"
 
 
 @pytest.mark.parametrize(
