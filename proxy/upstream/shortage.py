@@ -15,7 +15,7 @@ CURES: Final[Mapping[int, str]] = {
     errno.ENOBUFS: _MEMORY,
     errno.ENOMEM: _MEMORY,
     errno.EADDRNOTAVAIL: "this machine has no local port or address left for a connection; let more stay idle, "
-    "or widen its ports (sysctl net.ipv4.ip_local_port_range)",
+    "or widen its ports (sysctl net.ipv4.ip_local_port_range). For an IPv6 address: it may have no IPv6",
 }
 """What each system error means here, and what an operator can do."""
 
