@@ -6,6 +6,7 @@
 | hops | `Via` and `Max-Forwards`: loops end here |
 | incoming | the request as the wire gave it, checked for ambiguous framing; its body |
 | reply | the answer's bytes: head, framing, stamps, back-pressure |
+| departure | clients that leave unheard: behind unread bytes, or before an answer that they do not take |
 | cut | ends that must not look like the answer's end |
 | rescue | outcome → HTTP: every answer that the proxy makes itself |
 | admin | probes, `/metrics`, `/policy`, `/status` |

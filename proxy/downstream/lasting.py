@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, TypeVar
 
+from proxy.downstream.departure import Departing
 from proxy.downstream.socket_state import half_close, has_unread, unsent_bytes
-from proxy.link import Link
 
 KEEP_ALIVE_SECONDS: Final = 310.0
 """Longer than the pools of known clients keep theirs (300 s at most), so that they end it, and none asks meanwhile."""
@@ -41,7 +41,7 @@ class Known(Protocol[C]):
         ...
 
 
-class Lasting(Link):
+class Lasting(Departing):
     """A connection that does not last for ever. Who inherits it tells whether it is `busy`, and becomes deaf."""
 
     __slots__ = ("_head_due", "_idle_due", "_loop", "_silent", "_spared", "_timer")
