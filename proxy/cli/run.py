@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,15 +14,12 @@ import click
 
 from proxy.downstream.listen import parse_address
 from proxy.runtime.compiler import PolicyCompiler
+from proxy.runtime.machine import TooFewFiles, allow_files
 from proxy.settings import ProcessSettings, instance_index
 
 if TYPE_CHECKING:
     from proxy.clock import Clock
     from proxy.runtime.process import Telemetry
-
-MOST_FILES = 1 << 16
-FEWEST_FILES = 64
-"""Files that a proxy with a handful of calls has open."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
@@ -134,7 +130,10 @@ def command(**flags: Any) -> None:
         settings, index = _settings(flags), instance_index(os.environ)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    _allow_files()
+    try:
+        allow_files()
+    except TooFewFiles as error:
+        raise click.UsageError(str(error)) from error
     compiler = PolicyCompiler(instance_index=index, environ=settings.environ)
     # The child imports what it needs while this process does the same.
     compiler.warm_up()
@@ -154,20 +153,6 @@ def command(**flags: Any) -> None:
         os._exit(code)
 
     uvloop.run(to_the_end())
-
-
-def _allow_files() -> None:
-    """Takes all the files (sockets are files) that it may open; too few to start at all is a usage error."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # some systems allow less than they say
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-    if soft != resource.RLIM_INFINITY and soft < FEWEST_FILES:
-        raise click.UsageError(
-            f"only {soft} files may be open (ulimit -n); allow at least {FEWEST_FILES}, and two more for every call"
-        )
 
 
 def _settings(flags: dict[str, Any]) -> ProcessSettings:

@@ -1,18 +1,25 @@
-"""The admin port: probes, `/metrics`, `/policy`, `/status`. Reading only."""
+"""The admin port: probes, `/metrics`, `/policy`, `/status`. Reading only.
+
+It has room and files of its own: however many clients the data port has, and whatever they do, it answers.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import orjson
-from aiohttp import web
 
-INDEX = b"""sponson admin
+from proxy.downstream.arrival import Arrival
+from proxy.downstream.connections import ConnectionServer
+from proxy.downstream.incoming import framing_problem
+from proxy.exchange import ReaderGone
+
+INDEX: Final = b"""sponson admin
 
 /livez     the event loop runs
 /readyz    requests are accepted
@@ -21,9 +28,21 @@ INDEX = b"""sponson admin
 /policy    revision, hash, age and problems of the policy
 /status    targets, breakers, permits, queues and keys as JSON
 """
+MOST_CONNECTIONS: Final = 64
+SPARE_FILES: Final = 8
+_TEXT: Final = "text/plain; charset=utf-8"
+_PHRASES: Final = {
+    200: b"OK",
+    400: b"Bad Request",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    500: b"Internal Server Error",
+    503: b"Service Unavailable",
+}
+_log = logging.getLogger("sponson.admin")
 
-
-NO_ACCESS_LOG: Final[dict[str, Any]] = {"access_log": None}
+Page = tuple[int, str, bytes]
+"""Status, type and body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,79 +57,69 @@ class AdminSources:
     status: Callable[[], dict[str, Any]]
 
 
-class AdminConnection(web.RequestHandler):
-    """A connection that repeats nothing of what it cannot read: aiohttp logs the line, and sends it back."""
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answers a malformed request, and closes; a bug of ours is told in full."""
-        if status >= 500:
-            return super().handle_error(request, status, exc, message)
-        answer = web.Response(status=status, text="the request is malformed\n")
-        answer.force_close()
-        return answer
-
-
 class AdminServer:
-    """A small web application beside the data port."""
+    """A small server beside the data port."""
 
     def __init__(self, sources: AdminSources) -> None:
-        self._sources = sources
-        self._runner: web.AppRunner | None = None
-        self._listeners: list[asyncio.Server] = []
+        self._pages: dict[str, Callable[[], Page]] = {
+            "/": lambda: (200, _TEXT, INDEX),
+            "/livez": lambda: _probe(sources.live()),
+            "/readyz": lambda: _probe(sources.ready()),
+            "/startupz": lambda: _probe(sources.started()),
+            "/metrics": lambda: (200, *sources.metrics()),
+            "/policy": lambda: _document(sources.policy()),
+            "/status": lambda: _document(sources.status()),
+        }
+        self.protocols = ConnectionServer(self._handle, most=MOST_CONNECTIONS)
 
-    async def listen(self, sockets: list[socket.socket]) -> None:
+    def listen(self, sockets: list[socket.socket]) -> None:
         """Starts to answer on bound sockets."""
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/", self._index),
-                web.get("/livez", self._probe(self._sources.live)),
-                web.get("/readyz", self._probe(self._sources.ready)),
-                web.get("/startupz", self._probe(self._sources.started)),
-                web.get("/metrics", self._metrics),
-                web.get("/policy", self._document(self._sources.policy)),
-                web.get("/status", self._document(self._sources.status)),
-            ]
-        )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
-        await self._runner.setup()
-        assert self._runner.server is not None
-        loop = asyncio.get_running_loop()
-        make = partial(AdminConnection, self._runner.server, loop=loop, **NO_ACCESS_LOG)
-        for bound in sockets:
-            self._listeners.append(await loop.create_server(make, sock=bound))
+        self.protocols.listen(sockets, spare_files=SPARE_FILES)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stops answering."""
-        for listener in self._listeners:
-            listener.close()
-        if self._runner is not None:
-            async with asyncio.timeout(1.0):
-                await self._runner.cleanup()
+        self.protocols.close()
 
-    async def _index(self, request: web.Request) -> web.Response:
-        return web.Response(body=INDEX, content_type="text/plain")
+    async def _handle(self, arrival: Arrival) -> bool:
+        status, kind, body = self._page(arrival)
+        closes = status == 400 or arrival.should_close or arrival.closing or not arrival.payload.is_eof()
+        lines = [
+            b"HTTP/1.1 %d %b" % (status, _PHRASES[status]),
+            b"content-type: %b" % kind.encode("ascii"),
+            b"content-length: %d" % len(body),
+            b"cache-control: no-store",
+        ]
+        if status == 405:
+            lines.append(b"allow: GET, HEAD")
+        if closes or arrival.version == (1, 0):
+            lines.append(b"connection: close" if closes else b"connection: keep-alive")
+        head = b"\r\n".join(lines) + b"\r\n\r\n"
+        if arrival.transport is not None:
+            arrival.transport.write(head if arrival.method == "HEAD" else head + body)
+        with contextlib.suppress(ReaderGone):
+            await arrival.drain()
+        return not closes
 
-    async def _metrics(self, request: web.Request) -> web.Response:
-        content_type, body = self._sources.metrics()
-        return web.Response(body=body, headers={"content-type": content_type})
+    def _page(self, arrival: Arrival) -> Page:
+        if arrival.malformed or framing_problem(arrival) is not None:
+            return 400, _TEXT, b"the request is not well-formed HTTP\n"
+        path = arrival.target.partition("?")[0]
+        page = self._pages.get(path)
+        if page is None:
+            return 404, _TEXT, b"unknown path; / names those that there are\n"
+        if arrival.method not in ("GET", "HEAD"):
+            return 405, _TEXT, b"this port is for reading only\n"
+        try:
+            return page()
+        except Exception:  # noqa: BLE001 - whoever looks at one page that fails must still get the others
+            _log.exception("the page %s met a bug", path)
+            return 500, _TEXT, b"a bug; the log has it\n"
 
-    def _probe(self, holds: Callable[[], bool]) -> Callable[[web.Request], Any]:
-        async def answer(request: web.Request) -> web.Response:
-            good = holds()
-            return web.Response(status=200 if good else 503, text="ok\n" if good else "no\n")
 
-        return answer
+def _probe(holds: bool) -> Page:
+    return (200, _TEXT, b"ok\n") if holds else (503, _TEXT, b"no\n")
 
-    def _document(self, source: Callable[[], dict[str, Any]]) -> Callable[[web.Request], Any]:
-        async def answer(request: web.Request) -> web.Response:
-            body = orjson.dumps(source(), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
-            return web.Response(body=body + b"\n", content_type="application/json")
 
-        return answer
+def _document(document: dict[str, Any]) -> Page:
+    body = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+    return 200, "application/json; charset=utf-8", body + b"\n"

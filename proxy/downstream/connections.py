@@ -50,6 +50,12 @@ class ConnectionServer:
         for connection in tuple(self.connections):
             connection.force_close()
 
+    def status(self) -> dict[str, int]:
+        """Returns how many clients are connected, how many are idle, and how many went so that others could come."""
+        room = self.connections
+        idle = sum(1 for one in room if one.idle)
+        return {"connected": len(room), "idle": idle, "most": room.most, "sent_away": room.sent_away}
+
     @property
     def unsent(self) -> int:
         """Connections whose client has not taken all of what was written, or is about to ask."""

@@ -22,6 +22,7 @@
 | watcher, settling | when to look at the policy; whether what stands there is whole |
 | status, status_limits, status_tenants, status_idempotency | `/status`, `/policy` and gauges, read from the cores |
 | lifecycle | starting → ready → draining → exited |
+| machine | what this machine allows: open files, connections that wait |
 | process | everything that one `sponson run` is made of |
 | run | one `sponson run`, from the first signal handler to the exit code |
 | batching | counting many requests at a time |

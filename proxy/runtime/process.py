@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -29,6 +28,7 @@ from proxy.runtime.batching import BatchedObserver
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
 from proxy.runtime.log_line import RequestLog
+from proxy.runtime.machine import most_connections, most_waiting, open_files, shortages
 from proxy.runtime.models import OTHER
 from proxy.runtime.reload import PolicyKeeper
 from proxy.runtime.secrets import Secrets
@@ -105,14 +105,7 @@ class Process:
             pseudonym=f"sponson-{bits(48):012x}",
         )
         self._secrets = Secrets(settings.environ)
-        self.keeper = PolicyKeeper(
-            settings.policy,
-            secrets=self._secrets,
-            apply=self._apply,
-            observer=self.observer,
-            clock=clock,
-            understand=understand,
-        )
+        self.keeper = self._keeper(understand)
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
         self.server.pseudonym = self._around.pseudonym
@@ -123,11 +116,22 @@ class Process:
         self._closing: list[asyncio.Task[None]] = []
         self._settling: Timer | None = None
 
+    def _keeper(self, understand: Understand) -> PolicyKeeper:
+        return PolicyKeeper(
+            self.settings.policy,
+            secrets=self._secrets,
+            apply=self._apply,
+            observer=self.observer,
+            clock=self.clock,
+            understand=understand,
+        )
+
     async def start(self) -> None:
         """Loads the policy and binds the listeners. Raises what makes a start impossible."""
         await self.keeper.first()
         data = _bound("--listen", self.settings.listen)
-        await self.admin.listen(_bound("--admin", self.settings.admin))
+        self.admin.listen(_bound("--admin", self.settings.admin))
+        self._take_measure()
         await self.server.listen(data)
         self.telemetry.watch(self._gauges)
         self.telemetry.start()
@@ -139,6 +143,13 @@ class Process:
         gc.enable()
         gc.set_threshold(GC_THRESHOLD)
         self._settling = self.clock.call_at(self.clock.now() + SETTLE_SECONDS, _settle_memory)
+
+    def _take_measure(self) -> None:
+        """Takes no more clients than this machine has files for, and says where its limits are tight."""
+        files = open_files()
+        self.server.protocols.connections.most = most_connections(files)
+        for shortage in shortages(files, most_waiting()):
+            _log.warning("%s", shortage)
 
     async def stop(self, signals: Signals) -> int:
         """Drains, flushes and closes; a second signal cuts it short. Returns the exit code."""
@@ -166,8 +177,7 @@ class Process:
         self._counted.flush()
         await self.telemetry.shutdown(flush)
         await self.server.close()
-        with contextlib.suppress(TimeoutError):
-            await self.admin.close()
+        self.admin.close()
         for _, pool, _ in self.kept.all(Pool):
             await pool.close()
 
@@ -233,7 +243,13 @@ class Process:
         )
 
     def _status(self) -> dict[str, Any]:
-        return {"phase": self.phase.value, "in_flight": self.server.in_flight, **self.status.status()}
+        clients = self.server.protocols.status()
+        return {
+            "phase": self.phase.value,
+            "in_flight": self.server.in_flight,
+            "clients": clients,
+            **self.status.status(),
+        }
 
 
 def _settle_memory() -> None:

@@ -163,7 +163,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
 )
 
 LIBRARY_HOMES: Mapping[str, tuple[str, ...]] = {
-    "aiohttp": ("proxy.downstream", "proxy.fleet", "proxy.simulation", "proxy.upstream"),
+    "aiohttp": ("proxy.fleet", "proxy.simulation", "proxy.upstream"),
     "click": ("proxy.cli",),
     "httptools": ("proxy.downstream.wire", "proxy.upstream.wire"),
     "opentelemetry": ("otel",),
