@@ -6,22 +6,27 @@ changes something.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ssl
 from functools import partial
 from typing import Any, Final, cast
 
-from aiohttp import ClientTimeout, TCPConnector
+from aiohttp import ClientConnectorError, ClientTimeout, TCPConnector
 from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
 from proxy.fields import Shapes
 from proxy.upstream.address import Address
+from proxy.upstream.ear import trusting_the_system
 from proxy.upstream.lookup import Lookup
 from proxy.upstream.vigil import Patience, Vigil
 from proxy.upstream.wire import Lease, UpstreamConnection
 
 DNS_SECONDS: Final = 10
+"""For how long a look-up is believed."""
+DISTRUST_SECONDS: Final = 1.0
+"""Dials that fail cause at most one look-up in this time."""
 
 
 class _DialTarget:
@@ -60,7 +65,7 @@ class Line:
 class Dialer:
     """Opens connections to one address; keeps aiohttp's connector and its resolver's cache."""
 
-    __slots__ = ("_connector", "_lookup", "_target", "_vigil", "address")
+    __slots__ = ("_connector", "_forgot_at", "_lookup", "_target", "_vigil", "address")
 
     def __init__(
         self,
@@ -73,12 +78,13 @@ class Dialer:
         self.address = address
         self._target = _DialTarget(address)
         self._lookup = lookup or Lookup()
+        self._forgot_at = float("-inf")
         self._vigil = Vigil(patience or Patience())
         self._connector = TCPConnector(
             limit=0,
             ttl_dns_cache=DNS_SECONDS,
             force_close=False,
-            ssl=tls if tls is not None else True,
+            ssl=(tls or trusting_the_system()) if address.scheme == "https" else True,
             resolver=self._lookup,
             socket_factory=self._vigil.open_socket,
         )
@@ -87,11 +93,22 @@ class Dialer:
     async def dial(self, seconds: float) -> UpstreamConnection:
         """Opens a connection within `seconds`, name look-up and TLS included. Raises aiohttp's errors, TimeoutError."""
         timeout = ClientTimeout(total=None, connect=seconds, sock_connect=seconds, ceil_threshold=float("inf"))
-        lease = await self._connector.connect(cast(Any, self._target), traces=[], timeout=timeout)
+        try:
+            lease = await self._connector.connect(cast(Any, self._target), traces=[], timeout=timeout)
+        except (ClientConnectorError, TimeoutError):
+            self._look_up_again()
+            raise
         connection = cast(UpstreamConnection, lease.protocol)
         peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
         connection.lease = Line(lease, peer[0] if peer else "")
         return connection
+
+    def _look_up_again(self) -> None:
+        """Forgets what is known of the name, now and then: nobody may be there because it has moved."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._forgot_at + DISTRUST_SECONDS:
+            self._forgot_at = now
+            self._connector.clear_dns_cache()
 
     @property
     def hosts(self) -> frozenset[str]:

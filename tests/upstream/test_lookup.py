@@ -15,7 +15,7 @@ import pytest
 from aiohttp import ClientConnectorDNSError, ClientConnectorError
 
 from proxy.upstream.address import Address
-from proxy.upstream.dialer import Dialer
+from proxy.upstream.dialer import DISTRUST_SECONDS, Dialer
 from proxy.upstream.lookup import Lookup
 from tests.upstream.peer import PATIENCE_SECONDS
 from tests.upstream.silence import vanish
@@ -152,6 +152,22 @@ async def test_a_name_that_moved_is_followed_by_the_dials_after_the_next_look_up
         assert await remote_of(dialer) == "127.0.0.2"
         dialer._connector.clear_dns_cache()
         assert (await remote_of(dialer), dialer.hosts) == ("127.0.0.3", frozenset({"127.0.0.3"}))
+        await dialer.close()
+
+
+async def test_a_dial_that_reaches_nobody_has_the_name_looked_up_again_but_a_crowd_of_them_once() -> None:
+    names = Names("127.0.0.2")
+    async with listening("127.0.0.3") as port:
+        dialer = a_dialer(names, port)
+        for _ in range(5):
+            with pytest.raises(ClientConnectorError):
+                await dialer.dial(PATIENCE_SECONDS)
+        assert names.asked == 2
+        dialer._forgot_at -= DISTRUST_SECONDS
+        names.hosts = ("127.0.0.3",)
+        with pytest.raises(ClientConnectorError):
+            await dialer.dial(PATIENCE_SECONDS)
+        assert await remote_of(dialer) == "127.0.0.3"
         await dialer.close()
 
 
