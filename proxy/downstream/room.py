@@ -12,7 +12,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 Rank = tuple[int, float]
 """A kind, and since when; the lowest goes first."""
-MOST_CONNECTIONS: Final = 1 << 14
+MOST_CONNECTIONS: Final = 1 << 13
+"""Some 6 KiB each."""
 _PART: Final = 64
 _FEWEST: Final = 8
 
