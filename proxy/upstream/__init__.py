@@ -11,6 +11,7 @@
 | headers | request and answer headers: what is forwarded, what is added |
 | watch | one timer per attempt for all its phases |
 | upload | request bodies that are passed on while they arrive |
+| ear | early answers, heard while a body is sent |
 | pool | idle connections per address, newest first |
 | redial | aiohttp-retry, in the connect phase only |
 | shortage | dials that fail for want of something of this machine's |

@@ -10,6 +10,7 @@ from proxy.exchange import Attempt, CancelCause, Exchange
 from proxy.fields import Fields
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
 from proxy.request import BodyTooLarge
+from proxy.upstream.ear import Ear
 from proxy.upstream.faults import hopeless, why
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
@@ -117,6 +118,8 @@ class Call:
         head = headers.request_head(exchange, -1 if bare else len(payload))
         connection.write(head, payload)
         self.attempt.sent_bytes = len(head) + len(payload)
+        if self._leaves_a_rest(connection):
+            connection.ear = Ear(connection.transport)
         if not exchange.replayable:
             exchange.forget_body()
 
@@ -214,6 +217,9 @@ class Call:
             return
         if connection.watch is not None:
             connection.watch.rest()
+        if connection.ear is not None:
+            connection.ear.close()
+            connection.ear = None
         if self.reusable and not self._leaves_a_rest(connection):
             self._pool.put(connection, self.clock.now())
         else:
@@ -252,6 +258,8 @@ class Call:
         connection.write(head, b"")
         self.attempt.sent_bytes = len(head)
         request.upload_taken = True
+        assert connection.transport is not None
+        connection.ear = Ear(connection.transport)
         self._pump = UploadPump(request.upload, connection)
 
     def _upload_problem(self) -> Outcome | None:

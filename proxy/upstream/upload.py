@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import select
 
 from proxy.request import BodyProblem, Upload
 from proxy.tasks import start_task
@@ -13,8 +12,7 @@ from proxy.upstream.wire import UpstreamConnection
 class UploadPump:
     """Passes an upload on in a task of its own, so that an early answer is seen while it runs.
 
-    What the provider has said is read before anything more is written: a write to a connection that it has reset
-    meanwhile would lose an answer that came before the reset (RFC 9112 §9.6).
+    What the provider has said is read before anything more is written (`ear`).
 
     `done`: the whole body has been passed on. `waits`: the next piece is the caller's to send. `problem`: what was
     wrong with the body.
@@ -41,12 +39,12 @@ class UploadPump:
     async def _run(self) -> None:
         chunked = self._upload.length is None
         connection = self._connection
-        ear = _ear_of(connection)
+        ear = connection.ear
         try:
             while piece := await self._upload.read():
                 self.waits = False
                 self.sent += len(piece)
-                if ear is not None and ear.poll(0):
+                if ear is not None and ear.hears:
                     await asyncio.sleep(0)
                 connection.write(b"%x\r\n" % len(piece) + piece + b"\r\n" if chunked else piece, b"")
                 if connection.paused:
@@ -62,13 +60,3 @@ class UploadPump:
             connection.abort()
         except ConnectionError:
             return
-
-
-def _ear_of(connection: UpstreamConnection) -> select.poll | None:
-    """Returns what tells whether the provider has said something that nobody has read yet; None without a socket."""
-    found = connection.transport.get_extra_info("socket") if connection.transport is not None else None
-    if found is None or found.fileno() < 0:
-        return None
-    ear = select.poll()
-    ear.register(found.fileno(), select.POLLIN)
-    return ear

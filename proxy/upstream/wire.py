@@ -13,6 +13,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from proxy.body import Body
 from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines, cleaned, in_one_line
 from proxy.link import Link
+from proxy.upstream.ear import Ear
 from proxy.upstream.watch import Watch
 
 BODILESS: Final = frozenset({101, 204, 304})
@@ -58,7 +59,7 @@ class UpstreamConnection(Link):
     __slots__ = (
         "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
         "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_switched", "_until_close", "_waiter",
-        "idle_since", "lease", "uses", "watch",
+        "ear", "idle_since", "lease", "uses", "watch",
     )  # fmt: skip
 
     closed = None
@@ -68,8 +69,8 @@ class UpstreamConnection(Link):
         super().__init__()
         self._shapes = shapes
         self.watch: Watch | None = None
-        self.idle_since = 0.0
-        self.uses = 0
+        self.ear: Ear | None = None
+        self.uses, self.idle_since = 0, 0.0
         self.lease: Lease | None = None
         self._parser: HttpResponseParser | None = None
         self._waiter: asyncio.Future[tuple[AnswerHead, Body]] | None = None
@@ -78,8 +79,7 @@ class UpstreamConnection(Link):
         self._error: Exception | None = None
         self._names: list[bytes] = []
         self._lines: list[bytes] = []
-        self._phrase = b""
-        self._head_size = 0
+        self._phrase, self._head_size = b"", 0
         self._expecting = self._bodiless = self._in_head = self._fed = False
         self._until_close = self._spoiled = self._switched = False
 
@@ -175,8 +175,7 @@ class UpstreamConnection(Link):
             if not self._expecting:
                 return
             if self._fed and not self._in_head:
-                self._fed = False
-                self._head_size = 0
+                self._fed, self._head_size = False, 0
                 return
             # A head, or a body's framing: chunk extensions and trailers.
             self._head_size += len(data)
@@ -185,6 +184,8 @@ class UpstreamConnection(Link):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Ends what is under way; only a clean end can be the end of a body that ends with its connection."""
+        if exc is not None and self.ear is not None:
+            self.ear.tell(self.data_received)
         self._parser = None
         self._error = exc if isinstance(exc, OSError) else ConnectionEnded("the connection was closed")
         body, self._body = self._body, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -138,7 +139,8 @@ class ScriptedProvider:
     head.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.script: Script = _answers_nothing
         self.reads_bodies = True
         self.seen: list[Received] = []
@@ -149,7 +151,7 @@ class ScriptedProvider:
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.get_running_loop().create_server(self._protocol, HOST, self.port)
+        self._server = await asyncio.get_running_loop().create_server(self._protocol, HOST, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -1,4 +1,4 @@
-"""Request bodies: the limit, `Expect: 100-continue`, uploads that pass as a stream, answers that come early."""
+"""Request bodies: the limit, `Expect: 100-continue`, uploads that pass as a stream."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from tests.integration.caller import request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, in_turn, says
-from tests.integration.scripted import Exchange, Script
+from tests.integration.scripted import Exchange
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
 LIMIT = 64 * 1024
 POLICY = {
     "version": 1,
-    "providers": {"alpha": {}, "early": {}, "replay": {}},
+    "providers": {"alpha": {}, "replay": {}},
     "routes": [
         route("small", "alpha", match={"path": "/small/*"}, body={"max": "64KiB", "replay": "8KiB"}),
         route(
@@ -187,45 +187,6 @@ async def test_uploads_in_single_bytes_arrive_whole(lab: Lab) -> None:
             await asyncio.sleep(0)
         assert (await wire.answer()).status == 200
     assert lab["alpha"].only.body == body
-
-
-def early(status: int, *, then: str) -> Script:
-    """A provider that refuses after the head, whatever is still to come."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.ears.readexactly(65536)
-        await exchange.reply(status, {"error": {"message": "not like this"}}, headers=[("x-own", "yes")])
-        if then == "closes":
-            exchange.close()
-        elif then == "resets":
-            await asyncio.sleep(0.05)
-            exchange.reset()
-        else:
-            await asyncio.sleep(0.5)
-            exchange.ended = True
-
-    return script
-
-
-@pytest.mark.parametrize("status", [413, 401])
-@pytest.mark.parametrize("then", ["closes", "resets", "stays"])
-async def test_early_answer_to_a_large_upload_is_the_providers(lab: Lab, status: int, then: str) -> None:
-    provider = lab["early"]
-    provider.reads_bodies = False
-    provider.script = early(status, then=then)
-    async with lab.wire() as wire:
-        await wire.send(request_bytes("POST", "/early/v1/audio", headers=[MULTIPART, ("content-length", "20000000")]))
-        reading = asyncio.ensure_future(wire.answer(within=10))
-        try:
-            while not reading.done():
-                await wire.send(b"u" * 65536)
-                await asyncio.sleep(0.002)
-        except ConnectionError:
-            pass
-        answer = await reading
-    assert (answer.status, answer.header("x-own")) == (status, "yes")
-    assert answer.json()["error"]["message"] == "not like this"
-    assert len(provider.seen) == 1
 
 
 async def test_packed_request_body_passes_as_it_is(lab: Lab) -> None:

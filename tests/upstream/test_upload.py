@@ -19,7 +19,7 @@ class FakeConnection:
 
     def __init__(self, *, pause_after: int = 1 << 30, lost: bool = False) -> None:
         self.written: list[bytes] = []
-        self.transport = None
+        self.ear = None
         self.aborted = 0
         self.drains = 0
         self.released = asyncio.Event()

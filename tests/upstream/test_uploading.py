@@ -1,4 +1,4 @@
-"""Attempts whose body still arrives: who is at fault when it does not come, or is not taken; answers that come early."""
+"""Attempts whose body still arrives: who is at fault when it does not come, or is not taken; early answers."""
 
 from __future__ import annotations
 
