@@ -73,6 +73,10 @@ class Caller:
     async def __aexit__(self, *_: object) -> None:
         self._socket.close()
 
+    def half_close(self) -> None:
+        """Sends nothing more."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     async def read(self, size: int = 1 << 16) -> bytes:
         """Reads once; b"" at the end, also at a reset."""
         try:
@@ -150,6 +154,86 @@ async def test_slow_reader_that_never_stops_is_not_cut_off(lab: Lab) -> None:
     lab["narrow"].script = Source(events=250)
     async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as slow:
         assert events_of(await slow.read_all(8192, pause=0.005)) == BIG * 250 + DONE
+
+
+async def test_reader_that_takes_next_to_nothing_has_stopped(lab: Lab) -> None:
+    """A byte now and then is no sign of a reader: what the system holds for it is not taken within the limit."""
+    lab["narrow"].script = Source()
+    async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as drip:
+
+        async def drips() -> None:
+            while await drip.read(1):
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.ensure_future(drips())
+        await lab["narrow"].was_left(within=15)
+        dripping.cancel()
+    await lab.idle()
+    assert lab.proxy.request_lines()[-1]["outcome"] == "client_left"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson", "audio/mpeg"])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+async def test_reader_of_another_answer_that_has_stopped_frees_its_place_too(lab: Lab, kind: str, framing: str) -> None:
+    piece, sent = b"[0, 1, 2, 3]\n" * 4096, 0
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal sent
+        if framing == "chunks":
+            await exchange.begin(kind)
+        else:
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {20 << 20}\r\n\r\n"
+            await exchange.send(head.encode())
+        while sent + len(piece) < 20 << 20:
+            await (exchange.chunk(piece) if framing == "chunks" else exchange.send(piece))
+            sent += len(piece)
+        await asyncio.sleep(60)
+
+    lab["narrow"].script = script
+    async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as stopped:
+        assert await stopped.read()
+        lab["narrow"].script = says("next")
+        assert (await lab.call("/narrow/v1/chat/completions", CHAT_STREAM)).status == 200
+        assert len(await stopped.read_all()) < 20 << 20
+    assert (lab["narrow"].peak, len(lab["narrow"].left_at)) == (1, 1)
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "close"])
+async def test_break_behind_a_slow_reader_is_shown_to_it_after_all_that_came(lab: Lab, reset: bool) -> None:
+    source = Source(events=60)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        for _ in range(60):
+            await exchange.chunk(BIG)
+        source.sent = 60 * len(BIG)
+        if reset:
+            await asyncio.sleep(0.3)  # else it overtakes what is still on its way
+            exchange.reset()
+        else:
+            exchange.close()
+
+    lab["wide"].script = script
+    async with Caller(lab.proxy.port, "/wide/v1/chat/completions") as slow:
+        await source.stands_still()
+        taken = await slow.read_all(8192, pause=0.001)
+    assert not taken.endswith(END)
+    body, whole = events_of(taken + END), BIG * 60
+    assert body.startswith(whole)
+    assert b'data: {"error"' in body[len(whole) :]
+    assert lab.proxy.request_lines()[-1]["outcome"] == "stream_broken"
+
+
+async def test_reader_that_has_stopped_and_closes_its_half_is_gone_at_once(lab: Lab) -> None:
+    source = Source()
+    lab["wide"].script = source
+    async with Caller(lab.proxy.port, "/wide/v1/chat/completions") as stopped:
+        assert await stopped.read()
+        await source.stands_still()
+        stopped.half_close()
+        await lab["wide"].was_left(within=15)
+    await lab.idle()
+    assert lab.proxy.request_lines()[-1]["outcome"] == "client_left"
 
 
 def resident_mib(pid: int) -> float:
