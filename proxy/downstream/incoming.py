@@ -23,17 +23,20 @@ _is_host: Final = re.compile(
 """RFC 3986 §3.2.2: a name, or an address in brackets; RFC 9112 §3.2 lets it be empty."""
 STALL_SECONDS: Final = 30.0
 """How long a caller may send nothing of the body that it has announced."""
+SLOWEST: Final = 500
+"""Bytes that earn a caller one more second; whoever sends fewer uses up its `STALL_SECONDS`."""
 
 
 class IncomingBody:
-    """The caller's body while it arrives."""
+    """The caller's body while it arrives. Only time that we wait for the caller counts against it."""
 
-    __slots__ = ("_arrival", "_expects", "_payload", "_read", "length", "limit")
+    __slots__ = ("_arrival", "_expects", "_patience", "_payload", "_read", "length", "limit")
 
     def __init__(self, arrival: Arrival, *, length: int | None, expects: bool) -> None:
         self._arrival = arrival
         self._payload: Body = arrival.payload
         self._expects = expects
+        self._patience = STALL_SECONDS
         self._read = 0
         self.length = length
         self.limit = UNBOUNDED
@@ -43,12 +46,14 @@ class IncomingBody:
         if self._expects:
             self._proceed()
         try:
-            async with asyncio.timeout(STALL_SECONDS):
+            async with asyncio.timeout(self._patience) as limit:
                 piece = await self._payload.readany()
         except TimeoutError as error:
-            raise BodyProblem(f"nothing of it came for {STALL_SECONDS:.0f} s; send it again") from error
+            raise BodyProblem(f"it came too slowly, or nothing for {STALL_SECONDS:.0f} s; send it again") from error
         except BodyBroken as error:
             raise BodyProblem("it is malformed, or ended too early; send it again whole") from error
+        left = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+        self._patience = min(STALL_SECONDS, left + len(piece) / SLOWEST)
         self._read += len(piece)
         if self._read > self.limit:
             raise BodyTooLarge

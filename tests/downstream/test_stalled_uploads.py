@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from proxy.downstream.arrival import LINGER_SECONDS
-from proxy.downstream.incoming import STALL_SECONDS
+from proxy.downstream.incoming import SLOWEST, STALL_SECONDS
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.request import BodyProblem, Upload
@@ -82,21 +82,87 @@ def test_a_body_of_which_nothing_more_comes_is_given_up(name: str) -> None:
             await loop.pass_time(STALL_SECONDS - 1.0)
             assert said == []
             await loop.pass_time(2.0)
-            assert said == ["nothing of it came for 30 s; send it again"]
+            assert said == ["it came too slowly, or nothing for 30 s; send it again"]
             assert read_answer(await visitor.rest())[0].status == 400
 
     hurried(scene)
 
 
-def test_every_piece_of_a_body_begins_the_wait_for_the_next_one_anew() -> None:
+async def reading_or_not(exchange: Exchange) -> Outcome:
+    """Reads the whole body, and says so when it does not come."""
+    try:
+        return await reading(exchange)
+    except BodyProblem:
+        exchange.reply.start(400, b"Bad Request", b"", length=0, body=b"")
+        return Outcome(OutcomeKind.CALLER_ERROR)
+
+
+@pytest.mark.parametrize(("piece", "pause"), [(1, 1.0), (100, 5.0), (1200, 4.0)], ids=["drops", "sips", "mouthfuls"])
+def test_a_body_that_comes_too_slowly_is_given_up_however_steadily(piece: int, pause: float) -> None:
     async def scene(loop: HurriedLoop) -> None:
+        async with data_server(reading_or_not) as running, visiting(running.port, patience=LONG) as visitor:
+            await visitor.send(POST + b"content-length: 1000000\r\n\r\n")
+            await until(lambda: running.server.in_flight == 1)
+            began = loop.time()
+            while running.server.in_flight and loop.time() < began + 10 * STALL_SECONDS:
+                visitor.writer.write(bytes(piece))
+                await asyncio.sleep(0.01)
+                await loop.pass_time(pause)
+            earned = (loop.time() - began) * piece / pause / SLOWEST
+            assert STALL_SECONDS <= loop.time() - began < STALL_SECONDS + earned + 2 * pause + 2.0
+            assert read_answer(await visitor.rest())[0].status == 400
+
+    hurried(scene)
+
+
+@pytest.mark.parametrize(("piece", "pause"), [(12_000, 20.0), (3000, 4.0), (600, 1.0)])
+def test_a_body_at_a_fair_pace_may_take_as_long_as_it_wants(piece: int, pause: float) -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        count = int(5 * STALL_SECONDS / pause)
         async with data_server(reading) as running, visiting(running.port, patience=LONG) as visitor:
-            await visitor.send(POST + b"connection: close\r\ncontent-length: 5\r\n\r\n")
-            for letter in b"hello":
-                await loop.pass_time(STALL_SECONDS * 0.9)
-                assert running.server.in_flight == 1
-                await visitor.send(bytes([letter]))
-                await asyncio.sleep(0.02)
-            assert read_answer(await visitor.rest())[0].body == b"hello"
+            await visitor.send(POST + b"connection: close\r\ncontent-length: %d\r\n\r\n" % (piece * count))
+            for _ in range(count):
+                await loop.pass_time(pause)
+                await visitor.send(bytes(piece))
+                await asyncio.sleep(0.01)
+            answer = read_answer(await visitor.rest())[0]
+            assert (answer.status, len(answer.body)) == (200, piece * count)
+
+    hurried(scene)
+
+
+def test_much_at_once_earns_no_more_than_the_silence_that_everybody_may_keep() -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        async with data_server(reading_or_not) as running, visiting(running.port, patience=LONG) as visitor:
+            await visitor.send(POST + b"content-length: 1000000\r\n\r\n" + bytes(900_000))
+            await until(lambda: running.server.in_flight == 1)
+            await asyncio.sleep(0.1)
+            await loop.pass_time(STALL_SECONDS - 1.0)
+            assert running.server.in_flight == 1
+            await loop.pass_time(3.0)
+            assert read_answer(await visitor.rest())[0].status == 400
+
+    hurried(scene)
+
+
+def test_time_in_which_nobody_reads_is_not_the_caller_s() -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        async def late(exchange: Exchange) -> Outcome:
+            """What a provider does that takes its time over every piece."""
+            upload = upload_of(exchange)
+            while await upload.read():
+                await asyncio.sleep(STALL_SECONDS)
+            exchange.reply.start(200, b"OK", b"", length=2, body=b"ok")
+            return answered()
+
+        async with data_server(late) as running, visiting(running.port, patience=LONG) as visitor:
+            await visitor.send(POST + b"connection: close\r\ncontent-length: 200000\r\n\r\n" + bytes(100))
+            await until(lambda: running.server.in_flight == 1)
+            sending = asyncio.ensure_future(visitor.send(bytes(199_900)))
+            while running.server.in_flight:
+                await asyncio.sleep(0.01)
+                await loop.pass_time(STALL_SECONDS / 2)
+            assert read_answer(await visitor.rest())[0].body == b"ok"
+            await sending
 
     hurried(scene)
