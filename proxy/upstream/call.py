@@ -75,7 +75,7 @@ class Call:
         attempt.address = pool.peer
         if progress is not None:
             progress.on_wire(now)
-        connection = self.connection = pool.take(now)
+        connection = self.connection = pool.take(now) if self.exchange.repeatable else pool.take_silent(now)
         if connection is not None:
             attempt.reused = True
             attempt.connected_at = now

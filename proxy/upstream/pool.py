@@ -9,6 +9,7 @@ from typing import Final, cast
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer, Line
 from proxy.upstream.moves import Moves
+from proxy.upstream.vigil import has_news
 from proxy.upstream.wire import UpstreamConnection
 
 LONGEST_USE: Final = 10_000
@@ -63,6 +64,18 @@ class Pool:
             if connection.usable and connection.idle_since > oldest and _line(connection).retire_at > now:
                 self.reuses += 1
                 return connection
+            connection.kill()
+        return None
+
+    def take_silent(self, now: float) -> UpstreamConnection | None:
+        """Does as `take`, and asks the system too what has come: a peer may have closed, unheard of by the event loop.
+
+        For requests that must not be sent twice; it costs a system call.
+        """
+        while (connection := self.take(now)) is not None:
+            if not has_news(connection):
+                return connection
+            self.reuses -= 1
             connection.kill()
         return None
 

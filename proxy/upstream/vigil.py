@@ -9,6 +9,7 @@ does with a large body that waits for its turn.
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import struct
 from collections.abc import Iterable
@@ -96,3 +97,14 @@ def unanswered_seconds(connection: Any) -> float | None:
         return None
     retransmits, probes, unacknowledged, last = _INFO.unpack(info)
     return last / 1000 if probes or (retransmits and unacknowledged) else None
+
+
+def has_news(connection: Any) -> bool:
+    """Whether its peer has said or ended something that the event loop has not seen yet."""
+    transport = getattr(connection, "transport", None)
+    bound = transport.get_extra_info("socket") if transport is not None else None
+    if bound is None or not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(bound.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
