@@ -74,6 +74,8 @@ _KEY_AT_FAULT: Final = frozenset(
         "account_deactivated",
     }
 )
+_NAME: Final = re.compile(r"[A-Za-z_.-]+\Z")
+"""What is logged of an error: a provider may repeat a credential, which has a digit or a space."""
 _SECONDS: Final = re.compile(r"(\d{1,18}(?:\.\d{0,18})?)s", re.ASCII)
 
 
@@ -96,7 +98,7 @@ def error_in(document: Any) -> AnswerError | None:
     if error is None:
         return None
     words = tuple(_words(error))
-    code = words[0][:64] if words else "error"
+    code = words[0][:64] if words and _NAME.match(words[0]) else "error"
     return AnswerError(_status(error, words), code, delay=delay_in(document), spent=quota_is_spent(document))
 
 

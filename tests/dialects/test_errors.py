@@ -87,6 +87,11 @@ def test_error_in(document: Any, error: AnswerError | None) -> None:
     assert error_in(document) == error
 
 
+@pytest.mark.parametrize("code", ["Bearer tell-nobody", "sk-tell-nobody-4711", "x=y", "two\nlines", "é"])
+def test_what_is_no_name_is_not_taken_for_one(code: str) -> None:
+    assert error_in({"error": {"code": code, "type": "invalid_api_key"}}) == AnswerError(401, "error")
+
+
 def test_long_codes_are_cut() -> None:
     error = error_in({"error": {"code": "x" * 10_000}})
     assert error is not None
