@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import select
 import socket
 import struct
 import termios
 from typing import Final
 
 _NONE: Final = struct.pack("i", 0)
+_CLOSED: Final = getattr(select, "POLLRDHUP", 0)
+"""A reset, and a close of both sides, are always told."""
 
 
 def has_unread(transport: asyncio.Transport) -> bool:
@@ -21,6 +24,16 @@ def has_unread(transport: asyncio.Transport) -> bool:
         return fcntl.ioctl(number, termios.FIONREAD, _NONE) != _NONE
     except OSError:
         return False
+
+
+def has_left(transport: asyncio.Transport) -> bool:
+    """Whether the client has closed its side, or the whole, though not all that it sent was read."""
+    number = _number(transport)
+    if number < 0:
+        return False
+    look = select.poll()
+    look.register(number, _CLOSED)
+    return bool(look.poll(0))
 
 
 def half_close(transport: asyncio.Transport) -> bool:

@@ -218,3 +218,32 @@ def test_who_takes_no_answers_and_asks_on_is_ended_after_the_keep_alive_time_wit
             assert len(served.arrivals) == asked < 100
 
     hurried(scene)
+
+
+@pytest.mark.parametrize("by", ["reset", "close"])
+@pytest.mark.parametrize("crowd", ["a body", "requests"])
+def test_who_leaves_while_nothing_is_read_is_seen_within_a_moment(by: str, crowd: str) -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        async def hanging(arrival: Arrival) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+        async with serving(hanging) as served, visiting(served.port, patience=EVER) as visitor:
+            head = b"POST /p HTTP/1.1\r\nhost: x\r\ncontent-length: 9000000\r\n\r\n"
+            # As much as the system takes in: behind a full buffer it does not hear of a close.
+            await visitor.send(head + bytes(200_000) if crowd == "a body" else ASK * 8000)
+            await until(lambda: len(served.arrivals) == 1)
+            (connection,) = served.protocols.connections
+            if crowd == "requests":
+                await until(lambda: connection.unread)
+            await loop.pass_time(5.0)
+            assert served.cancelled == 0
+            if by == "reset":
+                visitor.reset()
+            else:
+                visitor.leave()
+            await loop.pass_time(AGAIN_SECONDS + 1.0)
+            await until(lambda: served.cancelled == 1)
+            await until(lambda: not served.protocols.connections)
+
+    hurried(scene)
