@@ -30,6 +30,10 @@ class HeadTooLarge(Exception):
     """A head beyond all measure; the parsers have no limits of their own."""
 
 
+class TargetTooLong(HeadTooLarge):
+    """A target, or a phrase, beyond all measure."""
+
+
 class Shape:
     """The names of a head's fields, in order.
 
@@ -158,9 +162,11 @@ def pairs_of(lines: bytes) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, _, value in (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])]
 
 
-def check_lines(lines: list[bytes]) -> None:
-    """Raises `HeadTooLarge` for a value beyond all measure."""
-    if any(len(line) > MAX_FIELD for line in lines):
+def check_lines(lines: list[bytes], first: bytes = b"") -> None:
+    """Raises `HeadTooLarge` for values, or a `first` line's target or phrase, beyond all measure."""
+    if len(first) > MAX_FIELD:
+        raise TargetTooLong
+    if any(len(line) > MAX_FIELD for line in lines) or sum(map(len, lines)) > MAX_HEAD:
         raise HeadTooLarge
 
 

@@ -186,7 +186,7 @@ class KeptAnswer:
 class Outcome:
     """How an attempt or an exchange ended; written once by its maker, read by everybody above.
 
-    `status` is the HTTP status the provider gave (0: none). `retry_after` is in seconds from now. `maybe_executed`:
+    `status` is the HTTP status the provider gave (0: none; of a refusal, the one to be given). `retry_after` is in seconds from now. `maybe_executed`:
     bytes of the request reached the wire and no head came back. `should_retry` is the provider's own hint
     (`x-should-retry`), None where it gave none. `key_fault`: the credential is to blame, another one might pass;
     `own_key`: it was one of ours.
@@ -222,9 +222,12 @@ class Outcome:
         return f"<Outcome {self.kind}{why}, status {self.status}{', committed' if self.committed else ''}>"
 
 
-def refused(reason: Reason, *, retry_after: float | None = None, detail: str = "") -> Outcome:
-    """Returns the outcome of a local refusal; `detail` is for people and names the cure."""
-    return Outcome(OutcomeKind.REFUSED, reason=reason, retry_after=retry_after, detail=detail)
+def refused(reason: Reason, *, retry_after: float | None = None, detail: str = "", status: int = 0) -> Outcome:
+    """Returns the outcome of a local refusal; `detail` is for people and names the cure.
+
+    `status`: the one to answer with, where it says more than the reason's own.
+    """
+    return Outcome(OutcomeKind.REFUSED, reason=reason, retry_after=retry_after, detail=detail, status=status)
 
 
 HEALTHY_5XX: Final = frozenset({501, 505})

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from proxy.fields import (
     MAX_FIELD,
     MAX_FIELDS,
+    MAX_HEAD,
     MOST_SHAPES,
     HeadTooLarge,
     Shapes,
+    TargetTooLong,
     check_lines,
     cleaned,
     fields_of,
@@ -41,6 +43,11 @@ def test_white_space_around_a_field_is_no_part_of_it_and_stays_as_it_came() -> N
 def test_a_head_beyond_all_measure_is_refused() -> None:
     with pytest.raises(HeadTooLarge):
         check_lines([b"x", bytes(MAX_FIELD + 1)])
+    with pytest.raises(HeadTooLarge):
+        check_lines([bytes(MAX_FIELD)] * (MAX_HEAD // MAX_FIELD) + [b"x"])
+    with pytest.raises(TargetTooLong):
+        check_lines([], bytes(MAX_FIELD + 1))
+    check_lines([bytes(MAX_FIELD)] * (MAX_HEAD // MAX_FIELD), bytes(MAX_FIELD))
     with pytest.raises(HeadTooLarge):
         Shapes().of([b"x"] * (MAX_FIELDS + 1))
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 
 from proxy.body import Body, BodyBroken
 from proxy.exchange import Exchange
-from proxy.fields import Fields, fields_of
+from proxy.fields import Fields, HeadTooLarge, TargetTooLong, fields_of
 from proxy.link import Link
 
 LINGER_SECONDS: Final = 2.0
@@ -44,12 +44,12 @@ class Arrival:
     """One request of a connection; `target` is as it was written.
 
     `should_close`: the client wants no other answer. `malformed`: bytes that are none, which can only be refused.
-    `switching`: it asks for a WebSocket.
+    `switching`: it asks for a WebSocket. `excess`: the status that says what of a malformed one is too large, or 0.
     """
 
     __slots__ = (
-        "_connection", "exchange", "fields", "malformed", "method", "payload", "should_close", "switching", "target",
-        "version",
+        "_connection", "excess", "exchange", "fields", "malformed", "method", "payload", "should_close", "switching",
+        "target", "version",
     )  # fmt: skip
 
     def __init__(self, connection: ClientLink, method: str, target: str, fields: Fields, payload: Body) -> None:
@@ -59,6 +59,7 @@ class Arrival:
         self.fields = fields
         self.payload = payload
         self.version = (1, 1)
+        self.excess = 0
         self.should_close = self.malformed = self.switching = False
         self.exchange: Exchange | None = None
 
@@ -105,7 +106,14 @@ def only_framing(asked: Arrival) -> bytes:
     return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines)
 
 
-def unknown(connection: ClientLink, data: bytes) -> Arrival:
+def excess_of(error: BaseException | None) -> int:
+    """Returns the status for a head that is too large (RFC 9110 §15.5.15, RFC 6585 §5); 0 for any other error."""
+    if isinstance(error, TargetTooLong):
+        return 414
+    return 431 if isinstance(error, HeadTooLarge) else 0
+
+
+def unknown(connection: ClientLink, data: bytes, *, excess: int = 0) -> Arrival:
     """Returns what stands for bytes that are no request: they may begin anywhere; only a whole line has a path."""
     words = data.partition(b"\r\n")[0].split(b" ")
     target = words[1] if len(words) == 3 and words[2].startswith(b"HTTP/") else b""
@@ -114,6 +122,7 @@ def unknown(connection: ClientLink, data: bytes) -> Arrival:
     body.end()
     arrival = Arrival(connection, "UNKNOWN", path, fields_of(()), body)
     arrival.malformed = arrival.should_close = True
+    arrival.excess = excess
     return arrival
 
 

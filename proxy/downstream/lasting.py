@@ -90,6 +90,20 @@ class Lasting(Departing):
         if self.transport is not None:
             self.transport.abort()
 
+    def take_leave(self) -> None:
+        """Ends it when its client has ended its half, too, or has had the time to.
+
+        A close while the client still sends would be a reset, which takes the answer with it (RFC 9112 §9.6).
+        """
+        self.turn_deaf()
+        if self.transport is None:
+            return
+        if half_close(self.transport):
+            self._goes()
+            self._timer = self._loop.call_at(self._loop.time() + FAREWELL_SECONDS, self.end_now)
+        else:
+            self.transport.close()
+
     def _comes(self) -> None:
         self._idle_due = self._loop.time() + KEEP_ALIVE_SECONDS
         self._timer = self._loop.call_at(self._idle_due, self._look)

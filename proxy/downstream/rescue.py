@@ -16,8 +16,10 @@ PHRASES: Final = {
     404: b"Not Found",
     409: b"Conflict",
     413: b"Content Too Large",
+    414: b"URI Too Long",
     421: b"Misdirected Request",
     429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     502: b"Bad Gateway",
     503: b"Service Unavailable",
@@ -72,6 +74,8 @@ def _local(exchange: Exchange, outcome: Outcome) -> None:
     reason = reason_of(outcome)
     outcome.reason = reason
     status = STATUS[reason] if reason is not None else 500
+    if outcome.local and outcome.status:
+        status = outcome.status
     dialect = exchange.dialect or dialect_named("openai")
     body = dialect.error_body(
         status=status,

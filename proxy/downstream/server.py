@@ -15,13 +15,18 @@ from proxy.downstream.hops import hop_problem
 from proxy.downstream.incoming import framing_problem, request_of
 from proxy.downstream.reply import HttpReply
 from proxy.exchange import CancelCause, Exchange, Facts
-from proxy.fields import Fields
+from proxy.fields import MAX_FIELD, MAX_FIELDS, MAX_HEAD, Fields
 from proxy.outcome import Outcome, Reason, refused
 from proxy.ports import Bits
 from proxy.stage import CallNext
 from proxy.trace_context import Sampler, TraceContext, join_trace, new_trace
 
 MALFORMED = "the request is not well-formed HTTP; send it again correctly framed"
+EXCESS = {
+    414: f"the request's target is longer than {MAX_FIELD >> 10} KiB; put what is long into the body",
+    431: f"the request's head is too large: {MAX_FIELD >> 10} KiB a field, {MAX_FIELDS} fields and "
+    f"{MAX_HEAD >> 10} KiB in all are taken; send less",
+}
 OWN_PATHS = "/sponson/"
 _log = logging.getLogger("sponson.downstream")
 
@@ -124,7 +129,7 @@ class DataServer:
 
     def _problem(self, arrival: Arrival, exchange: Exchange) -> Outcome | None:
         if arrival.malformed:
-            return refused(Reason.BAD_REQUEST, detail=MALFORMED)
+            return refused(Reason.BAD_REQUEST, detail=EXCESS.get(arrival.excess, MALFORMED), status=arrival.excess)
         if self.refusing:
             return refused(Reason.SHUTTING_DOWN, retry_after=1.0)
         if (wrong := framing_problem(arrival)) is not None:

@@ -13,7 +13,7 @@ from typing import Final, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.body import Body
-from proxy.downstream.arrival import VERSIONS, Arrival, linger, only_framing, unknown
+from proxy.downstream.arrival import VERSIONS, Arrival, excess_of, linger, only_framing, unknown
 from proxy.downstream.lasting import Known, Lasting
 from proxy.exchange import CancelCause, ReaderGone
 from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines
@@ -118,8 +118,8 @@ class Connection(Lasting):
             except HttpParserUpgrade as upgrade:
                 data = self._decline(data[upgrade.args[0] :])
                 continue
-            except HttpParserError:
-                self._malformed(data)
+            except HttpParserError as error:
+                self._malformed(data, excess_of(error.__context__))
             else:
                 if self._in_head and self._head_size < 0 and not self._target:
                     self._head_size = 0
@@ -169,7 +169,7 @@ class Connection(Lasting):
             return
         parser = cast(HttpRequestParser, self._parser)
         if large:
-            check_lines([target, *lines])
+            check_lines(lines, target)
         fields = Fields(self._shapes.of(names), lines)
         body = self._body = Body(self)
         arrival = Arrival(
@@ -208,7 +208,9 @@ class Connection(Lasting):
                 self._head_begins()
             # What came may begin with the end of the request before this head.
             self._head_size = len(self._target) if self._head_size < 0 else self._head_size + len(data)
-        if self._head_size > MAX_HEAD or self._framing_size > MAX_HEAD:
+        if self._head_size > MAX_HEAD:
+            self._malformed(data, 414 if len(self._target) > MAX_FIELD else 431)
+        elif self._framing_size > MAX_HEAD:
             self._malformed(data)
 
     def _decline(self, rest: bytes) -> bytes:
@@ -232,7 +234,7 @@ class Connection(Lasting):
         self._synthetic = self._in_head = True
         return only_framing(asked) + rest
 
-    def _malformed(self, data: bytes) -> None:
+    def _malformed(self, data: bytes, excess: int = 0) -> None:
         """Bytes that are no request become one that can only be refused; whoever reads a broken body is told."""
         self._deaf = True
         self._head_due = 0.0
@@ -242,7 +244,7 @@ class Connection(Lasting):
             if self.waiting and self.waiting[-1].payload is body:
                 self.waiting[-1].malformed = self.waiting[-1].should_close = True
             return
-        self._add(unknown(self, data))
+        self._add(unknown(self, data, excess=excess))
 
     def _add(self, arrival: Arrival) -> None:
         self.waiting.append(arrival)
@@ -253,6 +255,7 @@ class Connection(Lasting):
 
     async def _serve(self) -> None:
         """Serves the connection's requests one after the other, in this one task."""
+        expected = False
         try:
             while not self.last:
                 if not self.waiting:
@@ -263,9 +266,9 @@ class Connection(Lasting):
                 finally:
                     # Else arrival, exchange and reply would wait for the garbage collector.
                     arrival.exchange = self.serving = None
-                if not arrival.payload.at_eof() and not await linger(arrival.payload):
-                    self.force_close()
-                if not keep_alive:
+                whole = arrival.payload.at_eof() or await linger(arrival.payload)
+                if not (whole and keep_alive):
+                    expected = whole and arrival.should_close and not arrival.malformed
                     break
                 self._await_next()
                 if self.paused:
@@ -274,10 +277,10 @@ class Connection(Lasting):
             self.force_close()
             raise
         self._task = None
-        self._deaf = True
         self.waiting.clear()
-        if self.transport is not None:
+        if expected and self.transport is not None:
             self.transport.close()
+        self.take_leave()
 
     async def _arrive(self) -> None:
         self._waiter = self._loop.create_future()

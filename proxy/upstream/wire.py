@@ -227,7 +227,7 @@ class UpstreamConnection(Link):
             raise MalformedAnswer
         lines = cleaned(self._lines)
         if self._head_size:
-            check_lines(lines)
+            check_lines(lines, self._phrase)
         head = AnswerHead(
             code, self._phrase, Fields(self._shapes.of(self._names), lines), should_close=not parser.should_keep_alive()
         )

@@ -142,6 +142,14 @@ def test_a_failing_answer_to_head_claims_the_length_that_it_came_with(length: in
     assert (reply.length, reply.body) == (length, b"")
 
 
+@pytest.mark.parametrize(("status", "phrase"), [(414, b"URI Too Long"), (431, b"Request Header Fields Too Large")])
+def test_a_refusal_may_have_a_status_that_says_more_than_its_reason(status: int, phrase: bytes) -> None:
+    reply = rescued(an_exchange(), refused(Reason.BAD_REQUEST, detail="send less", status=status))
+    assert (reply.status, reply.phrase) == (status, phrase)
+    assert (b"x-sponson-reason", b"bad_request") in reply.headers
+    assert orjson.loads(reply.body)["error"]["type"] == "invalid_request_error"
+
+
 def test_a_failing_answer_whose_body_came_has_the_length_of_that() -> None:
     answer = KeptAnswer(status=500, phrase=b"Oh", lines=b"", body=b"four", length=9)
     assert rescued(an_exchange(), Outcome(OutcomeKind.UPSTREAM_ERROR, status=500, answer=answer)).length == 4
