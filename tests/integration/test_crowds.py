@@ -1,110 +1,115 @@
-"""More clients than there are files for: normal traffic goes on beside them, and the admin port always answers."""
+"""Crowds of calls at a provider that is not there, or of callers that leave: bounded, and nothing is left of them."""
 
 from __future__ import annotations
 
 import asyncio
-import resource
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.integration.caller import HOST, Wire, request_bytes
+from tests.integration.caller import HOST, Answer, request_bytes
 from tests.integration.harness import Lab
-from tests.integration.messages import CHAT, says
+from tests.integration.messages import CHAT, CHAT_STREAM, event, hangs, says
 from tests.integration.scripted import Exchange
-from tests.integration.test_open_files import no_more_files
+from tests.upstream.silence import vanish
 
-pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits another process")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's packet filter and /proc are Linux's")
 
-POLICY: dict[str, Any] = {"version": 1, "providers": {"only": {"connections": {"max": 100}}}}
-FLOOD = 600
-PAGES = ("/livez", "/readyz", "/metrics", "/status")
+CHATS = "/v1/chat/completions"
 
 
-def files(count: int) -> Sequence[str]:
-    return ("sh", "-c", f'ulimit -n {count} && exec "$@"', "sh")
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """A port that answers no packet."""
+    with socket.create_server((HOST, 0)) as listener:
+        vanish(listener)
+        yield listener.getsockname()[1]
 
 
-@asynccontextmanager
-async def flood(port: int, count: int, first: bytes = b"") -> AsyncIterator[list[asyncio.StreamWriter]]:
-    """Connections that ask nothing, or only begin to."""
-    writers = []
-    try:
-        for _ in range(count):
-            _, writer = await asyncio.open_connection(HOST, port)
-            writer.write(first)
-            writers.append(writer)
-        yield writers
-    finally:
-        for writer in writers:
-            writer.transport.abort()
+def open_files(lab: Lab) -> int:
+    return len(os.listdir(f"/proc/{lab.proxy.process.pid}/fd"))
 
 
-@pytest.mark.parametrize("first", [b"", b"POST /v1/chat/comp"], ids=["silent", "half heads"])
-async def test_normal_calls_go_on_beside_a_flood(first: bytes) -> None:
-    async with Lab(POLICY, prefix=files(256)) as lab:
-        lab["only"].script = says("still here")
-        async with lab.wire() as old:
-            await old.send(request_bytes("POST", "/v1/chat/completions", body=CHAT))
-            assert (await old.answer()).status == 200
-            async with flood(lab.proxy.port, FLOOD, first):
-                answers = [await lab.chat("m", within=30.0) for _ in range(5)]
-                assert {answer.status for answer in answers} == {200}
-                clients = (await lab.proxy.status())["clients"]
-                assert clients["connected"] <= clients["most"] < FLOOD
-                assert clients["sent_away"] > 0
+async def back_to(lab: Lab, most: int) -> None:
+    """Waits until the proxy has no more files open than this."""
+    async with asyncio.timeout(10):
+        while open_files(lab) > most:
+            await asyncio.sleep(0.05)
 
 
-async def test_calls_under_way_outlive_a_flood_and_a_full_table_of_files() -> None:
-    ends = asyncio.Event()
-
-    async def held(exchange: Exchange) -> None:
-        await ends.wait()
-        await says("at last")(exchange)
-
-    async with Lab(POLICY, prefix=files(256)) as lab:
-        lab["only"].script = held
-        calls = [asyncio.ensure_future(lab.chat("m", within=60.0)) for _ in range(20)]
-        await lab.proxy.until(lambda status: status["in_flight"] == 20, within=20.0)
-        async with flood(lab.proxy.port, FLOOD):
-            await lab.proxy.until(lambda status: status["clients"]["sent_away"] > 20, within=30.0)
-            with no_more_files(lab.proxy.process.pid):
-                for path in PAGES * 3:
-                    assert (await lab.proxy.get(path)).status == 200
-        ends.set()
-        assert [(await task).status for task in calls] == [200] * 20
+async def statuses(calls: list[asyncio.Task[Answer]]) -> Counter[tuple[int, str | None]]:
+    return Counter((answer.status, answer.reason) for answer in await asyncio.gather(*calls))
 
 
-async def test_the_admin_port_answers_beside_its_own_idle_clients_when_no_file_is_left() -> None:
-    async with Lab(POLICY, prefix=files(256)) as lab, flood(lab.proxy.port, FLOOD), flood(lab.proxy.admin, 100):
-        await lab.proxy.until(lambda status: status["clients"]["sent_away"] > 0, within=30.0)
-        with no_more_files(lab.proxy.process.pid):
-            for path in PAGES * 5:
-                assert (await lab.proxy.get(path)).status == 200
+async def test_a_crowd_at_an_address_that_answers_nothing_is_bounded_and_hinders_nobody() -> None:
+    dead: dict[str, Any] = {"breaker": "off", "timeouts": {"connect": "1s", "queue": "1500ms"}}
+    with black_hole() as port:
+        dead["base_url"] = f"http://{HOST}:{port}/v1"
+        policy = {"version": 1, "providers": {"dead": {**dead, "connections": {"max": 40}}, "well": {}}}
+        async with Lab(policy) as lab:
+            lab["well"].script = says("hi")
+            assert (await lab.call(f"/well{CHATS}", CHAT)).status == 200
+            before = open_files(lab)
+            crowd = [asyncio.ensure_future(lab.call(f"/dead{CHATS}", CHAT)) for _ in range(300)]
+            await lab.proxy.until(lambda status: status["permits_out"] == 40)
+            assert open_files(lab) <= before + 300 + 40 + 2
+            assert (await lab.call(f"/well{CHATS}", CHAT)).status == 200
+            assert (await lab.proxy.get("/livez")).status == 200
+            ends = await statuses(crowd)
+            assert set(ends) <= {(504, "connect_timeout"), (429, "queue_timeout"), (429, "queue_full")}
+            assert ends[504, "connect_timeout"] >= 40
+            await back_to(lab, before)
 
 
-async def test_clients_who_come_when_no_file_is_left_wait_and_are_served() -> None:
-    async with Lab(POLICY) as lab, AsyncExitStack() as stack:
-        lab["only"].script = says("hi")
-        async with lab.wire() as warm:
-            await warm.send(request_bytes("POST", "/v1/chat/completions", body=CHAT))
-            assert (await warm.answer()).status == 200
-            with no_more_files(lab.proxy.process.pid):
-                late = [await stack.enter_async_context(Wire(lab.proxy.port)) for _ in range(10)]
-                for wire in late:
-                    await wire.send(request_bytes("POST", "/v1/chat/completions", body=CHAT))
-                await lab.proxy.until(lambda status: status["phase"] == "ready")
-            assert {(await wire.answer()).status for wire in late} == {200}
-        assert "new connections have to wait" in lab.proxy.log()
-        assert "ulimit -n" in lab.proxy.log()
+async def test_an_open_breaker_lets_the_crowd_go_at_once() -> None:
+    with black_hole() as port:
+        dead = {"base_url": f"http://{HOST}:{port}/v1", "timeouts": {"connect": "1s"}}
+        policy = {"version": 1, "providers": {"dead": {**dead, "connections": {"max": 10}}}}
+        async with Lab(policy) as lab:
+            ends = await statuses([asyncio.ensure_future(lab.call(f"/dead{CHATS}", CHAT)) for _ in range(30)])
+            assert set(ends) <= {(504, "connect_timeout"), (503, "breaker_open")}
+            assert ends[503, "breaker_open"] >= 5
 
 
-@pytest.mark.parametrize(("count", "calls"), [(64, 8), (128, 40), (1024, 60)])
-async def test_with_few_files_it_starts_serves_what_they_allow_and_says_so(count: int, calls: int) -> None:
-    async with Lab(POLICY, prefix=files(count)) as lab:
-        lab["only"].script = says("hi")
-        answers = await asyncio.gather(*(lab.chat("m", within=30.0) for _ in range(calls)))
-        assert [answer.status for answer in answers] == [200] * calls
-        assert (f"only {count} files may be open" in lab.proxy.log()) is (count < 1024)
+async def test_callers_who_leave_in_every_phase_leave_no_file_open() -> None:
+    async def begins(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.chunk(event("a"))
+        await hangs(exchange)
+
+    with black_hole() as port:
+        dead = {"base_url": f"http://{HOST}:{port}/v1", "connections": {"max": 500}}
+        names = ("silent", "begun")
+        policy = {"version": 1, "providers": {"dead": dead, **{name: {"connections": {"max": 500}} for name in names}}}
+        async with Lab(policy) as lab:
+            lab["silent"].script, lab["begun"].script = hangs, begins
+            await lab.proxy.status()
+            before = open_files(lab)
+            for _ in range(4):
+                for provider, body in (("dead", CHAT), ("silent", CHAT), ("begun", CHAT_STREAM)):
+                    await _comes_and_goes(lab, provider, request_bytes("POST", f"/{provider}{CHATS}", body=body))
+            await lab.idle()
+            await back_to(lab, before + 2)
+            rows = (await lab.proxy.status())["connections"]
+            assert [row["idle"] for row in rows] == [0] * len(rows)
+
+
+async def _comes_and_goes(lab: Lab, provider: str, request: bytes, *, callers: int = 80) -> None:
+    wires = [lab.wire() for _ in range(callers)]
+    for wire in wires:
+        await wire.__aenter__()
+        await wire.send(request)
+    await lab.proxy.until(lambda status: status["in_flight"] == callers)
+    if provider != "dead":
+        await lab[provider].has_seen(callers)
+        lab[provider].forget()
+    for number, wire in enumerate(wires):
+        wire.leave(reset=number % 2 == 0)
+        await wire.__aexit__(None, None, None)
+    await lab.proxy.until(lambda status: status["in_flight"] == 0)
