@@ -186,10 +186,10 @@ class KeptAnswer:
 class Outcome:
     """How an attempt or an exchange ended; written once by its maker, read by everybody above.
 
-    `status` is the HTTP status the provider gave (0: none; of a refusal, the one to be given). `retry_after` is in seconds from now. `maybe_executed`:
-    bytes of the request reached the wire and no head came back. `should_retry` is the provider's own hint
-    (`x-should-retry`), None where it gave none. `key_fault`: the credential is to blame, another one might pass;
-    `own_key`: it was one of ours.
+    `status` is the HTTP status the provider gave (0: none; of a refusal, the one to be given). `retry_after` is in
+    seconds from now. `maybe_executed`: bytes of the request reached the wire and no head came back. `should_retry` is
+    the provider's own hint (`x-should-retry`), None where it gave none. `key_fault`: the credential is to blame,
+    another one might pass; `own_key`: it was one of ours.
     `committed`: bytes of this answer reached the client's connection.
     """
 
