@@ -14,7 +14,9 @@ from proxy.request import BodyProblem, BodyTooLarge, Request
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 UNBOUNDED: Final = 1 << 62
 _SINGLE: Final = frozenset({"host", "content-length", "transfer-encoding"})
+_CURRENT: Final = (1, 1)
 _NOT_FOR_US: Final = frozenset({"CONNECT", "TRACE"})
+_MOST_DIGITS: Final = 19
 _NO_PATH: Final = "the target must be a path; this is no forward proxy (--forward opens one)"
 _NO_TRACE: Final = "TRACE goes to no provider: its answer would show what is secret; use another method"
 _is_host: Final = re.compile(
@@ -71,21 +73,27 @@ def request_of(arrival: Arrival) -> Request:
     """Returns the request; target and header bytes as they came. A body that has arrived whole is there at once."""
     payload = arrival.payload
     fields = arrival.fields
+    if arrival.version != _CURRENT and "close" in _members(fields, "connection"):
+        # Whatever else stands there (RFC 9112 §9.3); the parser lets keep-alive win in version 1.0.
+        arrival.should_close = True
     if payload.is_eof():
         request = Request(arrival.method, arrival.target, fields, version=arrival.version)
         if payload.total_bytes:
             request.body = payload.taken()
         return request
     length = fields.get("content-length")
-    expects = "expect" in fields and arrival.version == (1, 1) and _expects_continue(fields)
+    if length is not None and len(length) > _MOST_DIGITS:
+        # It will be refused, and is none until then: Python does not read numbers of any length.
+        length = None
+    # Other expectations are ignored (RFC 9110 §10.1.1).
+    expects = "expect" in fields and arrival.version == _CURRENT and "100-continue" in _members(fields, "expect")
     body = IncomingBody(arrival, length=int(length) if length is not None else None, expects=expects)
     return Request(arrival.method, arrival.target, fields, upload=body, version=arrival.version)
 
 
-def _expects_continue(fields: Fields) -> bool:
-    """Whether one of its expectations is ours to meet; others are ignored (RFC 9110 §10.1.1)."""
-    members = (member.strip(" \t") for line in fields.getall("expect") for member in line.split(","))
-    return "100-continue" in (member.lower() for member in members)
+def _members(fields: Fields, name: str) -> list[str]:
+    """Returns the members of a field that is a list, in lower case."""
+    return [member.strip(" \t").lower() for line in fields.getall(name) for member in line.split(",")]
 
 
 def framing_problem(arrival: Arrival) -> str | None:
@@ -97,12 +105,12 @@ def framing_problem(arrival: Arrival) -> str | None:
     """
     version, fields = arrival.version, arrival.fields
     shape = fields.shape
-    if version != (1, 1) and version != (1, 0):
+    if version != _CURRENT and version != (1, 0):
         return "this version of HTTP is not spoken here; send the request in version 1.1"
     if shape.repeated and not shape.repeated.isdisjoint(_SINGLE):
         return "Host, Content-Length and Transfer-Encoding may stand there once"
     at = shape.first.get("host")
-    if at is None and version == (1, 1):
+    if at is None and version == _CURRENT:
         return "a request without Host; send one"
     if at is not None and not _is_host(fields.lines[at]):
         return "Host must be a name or an address, and perhaps a port"
@@ -111,8 +119,8 @@ def framing_problem(arrival: Arrival) -> str | None:
             return "the only transfer coding is chunked, and only in version 1.1 of HTTP"
     elif "content-length" in shape.first:
         length = fields["content-length"]
-        if not (length.isascii() and length.isdigit()):
-            return "Content-Length must be plain digits"
+        if not (length.isascii() and length.isdigit()) or len(length) > _MOST_DIGITS:
+            return "Content-Length must be plain digits, and no more than any body could need"
     if not arrival.target.startswith("/") or arrival.method in _NOT_FOR_US:
         return _NO_TRACE if arrival.method == "TRACE" else _NO_PATH
     return None

@@ -49,6 +49,10 @@ AMBIGUOUS = {
     "HTTP/2.0": b"GET /p HTTP/2.0\r\nhost: x\r\n\r\n",
     "no host": b"GET /p HTTP/1.1\r\n\r\n",
     "two hosts": b"GET /p HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
+    "a host that is a path": b"GET /p HTTP/1.1\r\nhost: x/y\r\n\r\n",
+    "a host with a user": b"GET /p HTTP/1.0\r\nhost: me@x\r\n\r\n",
+    "a length of too many digits": POST + b"content-length: %b5\r\n\r\nhello" % (b"0" * 5000),
+    "trace": b"TRACE /p HTTP/1.1\r\nhost: x\r\n\r\n",
 }
 # What the parser lets through, so that it is judged here.
 LET_THROUGH = {
@@ -78,6 +82,8 @@ async def test_ambiguous_framing_is_refused_and_nothing_that_follows_it_is_serve
         answers = read_answers(await talk(running.port, AMBIGUOUS[name] + FORBIDDEN))
         assert [answer.status for answer in answers] == [400]
         assert (answers[0].get("x-sponson-reason"), answers[0].get("connection")) == (b"bad_request", b"close")
+        # Who counts status lines in what comes back must count one.
+        assert b"HTTP/" not in answers[0].body
         assert running.front.targets == []
 
 
@@ -222,9 +228,12 @@ EXPECTING = POST + b"expect: 100-continue\r\ncontent-length: 5\r\nconnection: cl
 PROCEED = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-async def test_an_expectation_is_answered_when_the_body_is_wanted_and_once() -> None:
+@pytest.mark.parametrize(
+    "line", [b"100-continue", b"x=y;z, 100-Continue", b"\t100-CONTINUE ,", b"x\r\nexpect: 100-continue"]
+)
+async def test_an_expectation_is_answered_when_the_body_is_wanted_and_once(line: bytes) -> None:
     async with data_server(piecewise) as running, visiting(running.port) as visitor:
-        await visitor.send(EXPECTING)
+        await visitor.send(EXPECTING.replace(b"100-continue", line))
         assert await visitor.until(b"\r\n\r\n") == PROCEED
         await visitor.send(b"he")
         await asyncio.sleep(0.01)
