@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable
 
 import orjson
@@ -11,6 +12,7 @@ from proxy.decisions.bodies import BodyMemory
 from proxy.decisions.classes import CLASS_HEADER, class_of
 from proxy.decisions.classification import Candidates, Router
 from proxy.decisions.tenants import Tenants
+from proxy.dialects.demand import demand_of
 from proxy.dialects.lookup import dialect_named
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, Reason, refused
@@ -19,9 +21,17 @@ from proxy.request import BodyProblem, BodyTooLarge, Upload
 from proxy.websocket.handshake import model_of
 
 MOST_SHOWN = 100
+SMALL_BODY = 65536
+KEPT = ("model", "stream", "stream_options")
+"""What tiers ask of a body's document besides its being there (`tier`); a large one's is reduced to it."""
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 DEFAULT_DIALECT = dialect_named("openai")
-NOT_AN_OBJECT = "the body must be a JSON object, because this route changes its model or parameters"
+MOST_NESTS = 4_000_000
+"""A body of more lists and objects than this would stop everything for seconds, and is read by nobody."""
+NOT_AN_OBJECT = (
+    "the body must be a JSON object, because this route changes its model or parameters"
+    " (and not one of more than 4 million lists and objects)"
+)
 NO_ROOM = (
     "the bodies of the requests under way fill what this instance keeps in memory; come again when some have ended"
 )
@@ -156,8 +166,22 @@ async def _ended(outcome: Outcome) -> Outcome:
 
 def _understand(exchange: Exchange) -> bool:
     """Reads model and `stream` from the body; returns False when it is not a JSON object."""
+    body = exchange.request.body or b""
+    if len(body) <= SMALL_BODY or not gc.isenabled():
+        return _read(exchange, body)
+    # A large body may hold millions of lists, and the collector looks at all of them again and again.
+    gc.disable()
     try:
-        document = orjson.loads(exchange.request.body or b"")
+        return _read(exchange, body)
+    finally:
+        gc.enable()
+
+
+def _read(exchange: Exchange, body: bytes) -> bool:
+    if len(body) > 2 * MOST_NESTS and body.count(b"[") + body.count(b"{") > MOST_NESTS:
+        return False
+    try:
+        document = orjson.loads(body)
     except orjson.JSONDecodeError:
         return False
     if not isinstance(document, dict):
@@ -168,6 +192,10 @@ def _understand(exchange: Exchange) -> bool:
         exchange.model = exchange.facts.requested_model = model
     operation = exchange.operation
     exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
+    if len(body) > SMALL_BODY:
+        # As objects a body can be twenty times as large, and only its bytes are counted: what is asked is read now.
+        demand_of(exchange)
+        exchange.document = {name: document[name] for name in KEPT if name in document}
     return True
 
 

@@ -1,18 +1,21 @@
-"""Classification and memory: what a body counts, when it is given back, and which bodies may be sent again."""
+"""Classification and memory: what a body counts, when it is given back, which may be sent again, and large ones."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
+import orjson
 import pytest
 
 from proxy.decisions.bodies import BodyMemory, BodySettings
 from proxy.decisions.classification import Router
+from proxy.dialects.demand import demand_of, measure
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.stage import compose
-from proxy.stages.classification import Classification
+from proxy.stages.classification import MOST_NESTS, Classification
 from proxy.stages.observation import ObservationStage
 from tests.fakes import Ask, FakeClock, FakeUpload, answered, make_exchange, settle
 from tests.scripted import ManualObserver, ScriptedTerminal, Step
@@ -168,3 +171,62 @@ async def test_a_body_that_is_forgotten_counts_no_longer_and_once() -> None:
     await reading.read(CHAT)
     assert counted == [7, 7]
     assert reading.memory.held == 7
+
+
+def large(**rest: object) -> bytes:
+    """Returns a chat that is too large to be kept as objects."""
+    messages = [{"role": "user", "content": "hello"}] * 3000
+    return orjson.dumps({"messages": messages, "max_tokens": 7, "n": 2, "stop": [["x"]], **rest})
+
+
+async def understood(body: bytes, *, needs_document: bool = False) -> tuple[Outcome, Exchange]:
+    """Classifies a chat, on a route that changes it or not."""
+    plan = make_plan(ScriptedTerminal(answered()), body_max=1 << 30)
+    plan.needs_document = needs_document
+    exchange = make_exchange(Ask(headers=JSON, body=body))
+    outcome = await Classification(Router([plan], by_provider={}, default=None), BodyMemory())(exchange)
+    return outcome, exchange
+
+
+async def test_of_a_large_body_only_what_tiers_ask_for_is_kept_as_objects() -> None:
+    body = large(model="m", stream=True, stream_options={"include_usage": True})
+    _, exchange = await understood(body)
+    assert exchange.document == {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
+    assert (exchange.model, exchange.facts.stream, exchange.request.body) == ("m", True, body)
+    _, exchange = await understood(large())
+    assert (exchange.document, exchange.model) == ({}, None)
+
+
+async def test_what_a_large_body_asks_for_is_read_before_its_objects_go() -> None:
+    body = large(model="m")
+    _, exchange = await understood(body)
+    assert demand_of(exchange) == measure(orjson.loads(body), len(body))
+
+
+async def test_a_small_body_stays_as_it_is_read() -> None:
+    _, exchange = await understood(b'{"model":"m","messages":[],"stop":["x"]}')
+    assert exchange.document == {"model": "m", "messages": [], "stop": ["x"]}
+
+
+@pytest.mark.parametrize("body", [large(), large()[:-1], b"[" * 70_000, orjson.dumps(["x" * 70_000])])
+@pytest.mark.parametrize("collects", [True, False])
+async def test_the_collector_is_as_it_was_after_a_large_body(body: bytes, collects: bool) -> None:
+    (gc.enable if collects else gc.disable)()
+    try:
+        await understood(body)
+        assert gc.isenabled() is collects
+    finally:
+        gc.enable()
+
+
+async def test_a_body_of_millions_of_lists_is_read_by_nobody() -> None:
+    flood = b'{"model":"m","messages":[' + b"[]," * MOST_NESTS + b"[]]}"
+    outcome, exchange = await understood(flood)
+    assert outcome.kind is OutcomeKind.OK
+    assert (exchange.document, exchange.request.body) == (None, flood)
+    outcome, _ = await understood(flood, needs_document=True)
+    assert (outcome.reason, "4 million" in outcome.detail) == (Reason.BAD_REQUEST, True)
+    text = b'{"model":"m","messages":[{"role":"user","content":"' + b"[1] " * (MOST_NESTS // 2) + b'"}]}'
+    assert len(text) > 2 * MOST_NESTS - 100
+    _, exchange = await understood(text + b" " * 200)
+    assert exchange.model == "m"
