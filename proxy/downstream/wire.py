@@ -266,11 +266,11 @@ class Connection(Lasting):
                 finally:
                     # Else arrival, exchange and reply would wait for the garbage collector.
                     arrival.exchange = self.serving = None
+                self._await_next()
                 whole = arrival.payload.at_eof() or await linger(arrival.payload)
                 if not (whole and keep_alive):
                     expected = whole and arrival.should_close and not arrival.malformed
                     break
-                self._await_next()
                 if self.paused:
                     await self.drained()
         except BaseException:

@@ -126,6 +126,31 @@ def test_an_answer_that_takes_longer_than_every_limit_comes_whole() -> None:
     hurried(scene)
 
 
+@pytest.mark.parametrize("closing", [b"", b"connection: close\r\n"], ids=["kept", "last"])
+def test_a_late_answer_may_be_taken_as_slowly_as_an_early_one(closing: bytes) -> None:
+    much = 1 << 24
+
+    async def scene(loop: HurriedLoop) -> None:
+        go_on = asyncio.Event()
+
+        async def late(arrival: Arrival) -> bool:
+            await go_on.wait()
+            assert arrival.transport is not None
+            arrival.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % much + bytes(much))
+            return not closing
+
+        async with serving(late) as served, visiting(served.port, patience=EVER) as visitor:
+            await visitor.send(ASK[:-2] + closing + b"\r\n")
+            await until(lambda: len(served.arrivals) == 1)
+            await loop.pass_time(2 * KEEP_ALIVE_SECONDS)
+            go_on.set()
+            await visitor.until(b"\r\n\r\n")
+            await loop.pass_time(KEEP_ALIVE_SECONDS / 2)
+            assert await visitor.reader.readexactly(much) == bytes(much)
+
+    hurried(scene)
+
+
 def test_a_silent_connection_is_bidden_farewell_by_half_and_then_ended() -> None:
     async def scene(loop: HurriedLoop) -> None:
         async with serving(plain) as served, visiting(served.port, patience=EVER) as visitor:
