@@ -195,6 +195,39 @@ async def test_leaving_during_an_upload(lab: Lab, reset: bool) -> None:
     assert len(lab["last"].seen) == 1
 
 
+async def test_leaving_an_upload_that_the_provider_does_not_take(lab: Lab) -> None:
+    """Nobody listens to such a caller, whose bytes nobody wants."""
+    lab["last"].reads_bodies = False
+
+    async def script(exchange: Exchange) -> None:
+        exchange.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await hangs(exchange)
+
+    lab["last"].script = script
+    size = 60 << 20
+    async with lab.wire() as wire:
+        await wire.send(request_bytes("POST", "/last/v1/audio", headers=[MULTIPART, ("content-length", str(size))]))
+        wire.writer.write(bytes(size))
+        await lab["last"].has_seen(1)
+        await asyncio.sleep(0.5)
+        assert wire.writer.transport.get_write_buffer_size()
+        wire.leave()
+        await recorded(lab)
+
+
+@HOW
+async def test_leaving_a_queue_behind_an_upload_that_nobody_reads(lab: Lab, reset: bool) -> None:
+    lab["alpha"].script = hangs
+    async with lab.wire() as running, lab.wire() as wire:
+        await running.send(chat())
+        await lab["alpha"].has_seen(1)
+        await wire.send(request_bytes("POST", "/alpha/v1/audio", headers=[MULTIPART], body=bytes(100_000)))
+        await lab.proxy.until(lambda status: status["queues"][0]["waiting"] == 1)
+        wire.leave(reset=reset)
+        await lab.proxy.until(lambda status: status["queues"][0]["waiting"] == 0)
+        assert len(lab["alpha"].seen) == 1
+
+
 async def test_half_close_counts_as_leaving(lab: Lab) -> None:
     lab["alpha"].script = hangs
     async with lab.wire() as wire:
