@@ -21,7 +21,7 @@ from proxy.upstream.address import Address
 from proxy.upstream.ear import trusting_the_system
 from proxy.upstream.lookup import Lookup
 from proxy.upstream.vigil import Patience, Vigil
-from proxy.upstream.wire import Lease, UpstreamConnection
+from proxy.upstream.wire import UpstreamConnection
 
 DNS_SECONDS: Final = 10
 """For how long a look-up is believed."""
@@ -42,24 +42,6 @@ class _DialTarget:
 
     def is_ssl(self) -> bool:
         return self._tls
-
-
-class Line:
-    """What a dial leaves behind: the connector's record, and where the connection leads (an address, no name).
-
-    `retire_at`: from then on (monotonic seconds) it takes no more requests.
-    """
-
-    __slots__ = ("_record", "remote", "retire_at")
-
-    def __init__(self, record: Lease, remote: str) -> None:
-        self._record = record
-        self.remote = remote
-        self.retire_at = float("inf")
-
-    def close(self) -> None:
-        """Lets the connector forget the connection."""
-        self._record.close()
 
 
 class Dialer:
@@ -100,7 +82,7 @@ class Dialer:
             raise
         connection = cast(UpstreamConnection, lease.protocol)
         peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
-        connection.lease = Line(lease, peer[0] if peer else "")
+        connection.remote, connection.forget = peer[0] if peer else "", lease.close
         return connection
 
     def _look_up_again(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from proxy.upstream.address import Address
-from proxy.upstream.dialer import Dialer, Line
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.moves import Moves
 from proxy.upstream.vigil import has_news
 from proxy.upstream.wire import UpstreamConnection
@@ -61,7 +61,7 @@ class Pool:
         oldest = now - self.idle_seconds
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest and _line(connection).retire_at > now:
+            if connection.usable and connection.idle_since > oldest and connection.retire_at > now:
                 self.reuses += 1
                 return connection
             connection.kill()
@@ -82,7 +82,7 @@ class Pool:
     def opened(self, connection: UpstreamConnection, now: float) -> None:
         """Gives a new connection its longest life: those that were opened together do not end together."""
         part = self.dials * GOLDEN % 1.0
-        _line(connection).retire_at = now + LONGEST_LIFE_SECONDS * (EARLIEST + (1.0 - EARLIEST) * part)
+        connection.retire_at = now + LONGEST_LIFE_SECONDS * (EARLIEST + (1.0 - EARLIEST) * part)
 
     def put(self, connection: UpstreamConnection, now: float) -> None:
         """Takes a connection back whose answer was read to its end; `take` looks whether it is still good."""
@@ -96,16 +96,16 @@ class Pool:
         """Closes what has been idle for too long, is too old, was closed by its peer, or leads where its name left."""
         self.dialer.end_vanished(now)
         oldest = now - self.idle_seconds
-        while self._idle and (self._idle[0].idle_since <= oldest or not self._idle[0].usable):
+        while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().kill()
-        remotes = {_line(connection).remote for connection in self._idle}
+        remotes = {connection.remote for connection in self._idle}
         gone = self._moves.gone(remotes, self.dialer.hosts, now)
-        self._drop(lambda connection: _line(connection).retire_at <= now or _line(connection).remote in gone)
+        self._drop(lambda each: not each.usable or each.retire_at <= now or each.remote in gone)
 
     def distrust(self, vanished: UpstreamConnection, since: float) -> None:
         """Closes what leads to a peer that has vanished, unless it was in use after `since`: that one is alive."""
-        remote = _line(vanished).remote
-        self._drop(lambda connection: _line(connection).remote == remote and connection.idle_since <= since)
+        remote = vanished.remote
+        self._drop(lambda connection: connection.remote == remote and connection.idle_since <= since)
 
     def _drop(self, ends: Callable[[UpstreamConnection], bool]) -> None:
         for connection in [connection for connection in self._idle if ends(connection)]:
@@ -118,8 +118,3 @@ class Pool:
         while self._idle:
             self._idle.pop().kill()
         await self.dialer.close()
-
-
-def _line(connection: UpstreamConnection) -> Line:
-    """What its dial left behind: every connection of a pool was dialled."""
-    return cast(Line, connection.lease)

@@ -6,7 +6,8 @@ Owns what an answer's framing means (RFC 9112 §6), and which bytes belong to no
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -45,21 +46,16 @@ class AnswerHead:
         return f"<AnswerHead {self.code}>"
 
 
-class Lease(Protocol):
-    """The connector's record of a connection."""
-
-    def close(self) -> None:
-        """Forgets it."""
-        ...
-
-
 class UpstreamConnection(Link):
-    """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`."""
+    """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`.
+
+    `remote` is the address that it leads to; from `retire_at` on (monotonic seconds) it takes no more requests.
+    """
 
     __slots__ = (
         "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
         "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_switched", "_until_close", "_waiter",
-        "ear", "idle_since", "lease", "uses", "watch",
+        "ear", "forget", "idle_since", "remote", "retire_at", "uses", "watch",
     )  # fmt: skip
 
     closed = None
@@ -71,7 +67,9 @@ class UpstreamConnection(Link):
         self.watch: Watch | None = None
         self.ear: Ear | None = None
         self.uses, self.idle_since = 0, 0.0
-        self.lease: Lease | None = None
+        self.forget: Callable[[], None] | None = None
+        self.remote = ""
+        self.retire_at = float("inf")
         self._parser: HttpResponseParser | None = None
         self._waiter: asyncio.Future[tuple[AnswerHead, Body]] | None = None
         self._heads: list[tuple[AnswerHead, Body]] = []
@@ -142,8 +140,8 @@ class UpstreamConnection(Link):
             self.transport.abort()
         # An error that was raised refers to who used this connection, and so to the connection itself.
         self._error = None
-        if self.lease is not None:
-            self.lease.close()
+        if self.forget is not None:
+            self.forget()
 
     def abort(self) -> None:
         """Ends the transport only; a reader that waits is woken with an error."""

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from proxy.upstream.address import Address
-from proxy.upstream.dialer import Dialer, Line
+from proxy.upstream.dialer import Dialer
 from proxy.upstream.moves import GRACE_SECONDS
 from proxy.upstream.pool import EARLIEST, LONGEST_LIFE_SECONDS, LONGEST_USE, Pool
 from proxy.upstream.wire import UpstreamConnection
@@ -14,14 +14,10 @@ from proxy.upstream.wire import UpstreamConnection
 ADDRESS = Address(scheme="http", host="a.test", port=80)
 
 
-class FakeRecord:
-    def close(self) -> None:
-        """Nobody counts."""
-
-
 class FakeConnection:
     def __init__(self, *, uses: int = 1, remote: str = "192.0.2.1") -> None:
-        self.lease = Line(FakeRecord(), remote)
+        self.remote = remote
+        self.retire_at = float("inf")
         self.usable = True
         self.uses = uses
         self.idle_since = 0.0
@@ -114,10 +110,10 @@ def test_a_connection_does_not_live_for_ever() -> None:
 
 def test_a_sweep_closes_the_aged_and_the_closed_and_leaves_the_rest() -> None:
     pool = a_pool(idle_seconds=25.0)
-    aged, closed, fresh = put(pool, 100.0), put(pool, 110.0), put(pool, 120.0)
-    closed.usable = False
+    aged, closed, fresh, newest = (put(pool, now) for now in (100.0, 110.0, 120.0, 121.0))
+    closed.usable = newest.usable = False
     pool.sweep(125.0)
-    assert (aged.killed, closed.killed, fresh.killed, pool.idle) == (True, True, False, 1)
+    assert (aged.killed, closed.killed, fresh.killed, newest.killed, pool.idle) == (True, True, False, True, 1)
 
 
 def opened(pool: Pool, now: float) -> FakeConnection:
@@ -129,7 +125,7 @@ def opened(pool: Pool, now: float) -> FakeConnection:
 
 def test_connections_that_were_opened_together_do_not_retire_together() -> None:
     pool = a_pool()
-    ends = sorted(opened(pool, 1000.0).lease.retire_at - 1000.0 for _ in range(50))
+    ends = sorted(opened(pool, 1000.0).retire_at - 1000.0 for _ in range(50))
     assert ends[0] >= EARLIEST * LONGEST_LIFE_SECONDS
     assert ends[-1] <= LONGEST_LIFE_SECONDS
     gaps = [after - before for before, after in itertools.pairwise(ends)]
@@ -141,7 +137,7 @@ def test_connections_that_were_opened_together_do_not_retire_together() -> None:
 def test_a_connection_that_is_old_enough_takes_no_more_requests(swept: bool) -> None:
     pool = a_pool(idle_seconds=1000.0)
     connection = opened(pool, 0.0)
-    end = connection.lease.retire_at
+    end = connection.retire_at
     pool.put(cast(UpstreamConnection, connection), end - 2.0)
     assert taken(pool, end - 1.0) is connection
     pool.put(cast(UpstreamConnection, connection), end - 1.0)
