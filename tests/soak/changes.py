@@ -49,6 +49,7 @@ def after(wanted: Wanted, size: Size, draw: random.Random) -> Wanted:
         absent=frozenset(name for name in MAY_GO if draw.random() < (0.5 if name in wanted.absent else 0.15)),
         renamed=frozenset(name for name in RENAMED if (name in wanted.renamed) != (draw.random() < 0.25)),
         knob=draw.randrange(1, 1000),
+        crowd=wanted.crowd,
     )
 
 
@@ -64,4 +65,5 @@ def last(wanted: Wanted, size: Size) -> Wanted:
         total=end.total,
         renamed=wanted.renamed,
         knob=end.knob,
+        crowd=wanted.crowd,
     )

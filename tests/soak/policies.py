@@ -14,6 +14,8 @@ from typing import Any
 
 NUMBER_HEADER = "x-policy"
 PROVIDERS = ("steady", "moving", "broken", "keyed", "narrow", "metered")
+GUESTS = ("rough", "agents")
+"""Providers of the traffic that no limit is judged by."""
 MAY_GO = ("moving", "broken", "keyed", "metered")
 """What is taken out of the policy and comes back; its callers get the steady one meanwhile."""
 RENAMED = ("narrow", "keyed", "metered", "good", "parked")
@@ -21,6 +23,7 @@ RENAMED = ("narrow", "keyed", "metered", "good", "parked")
 RATE, BURST = 5.0, 10.0
 """Requests a second of the metered provider, for this instance, and what its bucket holds at most."""
 PATIENT = "120s"
+ROUGH_SHARE = 12
 QUEUE = 20_000
 
 
@@ -36,7 +39,8 @@ class Around:
 class Wanted:
     """One policy. `steady`, `model`, `moving`, `key` and `total` are this instance's shares.
 
-    `knob` turns everything that must not matter to anybody's state. `renamed` bear their other name.
+    `knob` turns everything that must not matter to anybody's state. `renamed` bear their other name. `crowd` is room
+    for agents above the total.
     """
 
     number: int
@@ -50,17 +54,23 @@ class Wanted:
     absent: frozenset[str] = frozenset()
     renamed: frozenset[str] = frozenset()
     knob: int = 0
+    crowd: int = 0
 
     def limits(self) -> dict[str, int]:
         """The shares by scope. What is taken out keeps its places, and so its limit."""
         return {
-            "all": self.total,
+            "all": self.everything,
             "steady": self.steady,
             "steady m1": self.model,
             "moving": self.moving,
             "narrow": 1,
             "keyed key good": self.key,
         }
+
+    @property
+    def everything(self) -> int:
+        """This instance's share of all providers together."""
+        return self.total + ROUGH_SHARE + self.crowd
 
     def name(self, thing: str) -> str:
         """The name that the policy has for it."""
@@ -75,12 +85,16 @@ class Wanted:
         return share * self.fleet + self.number % self.fleet
 
 
+_AGENT = {"rps": 20, "concurrency": 4, "tpm": 1_000_000, "context_tokens": 64_000}
+
+
 def text(wanted: Wanted, around: Around) -> str:
     """The policy in YAML."""
     parts = {
         "version": 1,
         "fleet": {"size": {"static": wanted.fleet}},
-        "limits": {"concurrency": wanted.granted(wanted.total)},
+        "limits": {"concurrency": wanted.granted(wanted.everything)},
+        "tenants": {"from": [{"header": "x-agent-id"}], "default": {}, "overrides": {"agent-*": dict(_AGENT)}},
         "providers": _providers(wanted, around),
         "routes": _routes(wanted),
         "telemetry": {"log_successes": 0.0},
@@ -97,7 +111,7 @@ def _providers(wanted: Wanted, around: Around) -> dict[str, Any]:
         "narrow": {"limits": {"concurrency": wanted.granted(1)}, "was": wanted.was("narrow")},
         "metered": {"limits": _rates(wanted), "was": wanted.was("metered")},
     }
-    providers = {}
+    providers = {"rough": _rough(wanted, around), "agents": _agents(wanted, around)}
     for provider in PROVIDERS:
         if provider not in wanted.absent:
             ports = around.ports[provider]
@@ -105,6 +119,29 @@ def _providers(wanted: Wanted, around: Around) -> dict[str, Any]:
             common = {**_common(wanted), "base_url": url}
             providers[wanted.name(provider)] = {**common, **own[provider]}
     return providers
+
+
+def _rough(wanted: Wanted, around: Around) -> dict[str, Any]:
+    """Gives up soon, and tries again soon."""
+    waits = dict.fromkeys(("first_byte", "answer", "idle"), "1s")
+    return {
+        **_common(wanted),
+        "base_url": f"http://127.0.0.1:{around.ports['rough'][0]}/v1",
+        "limits": {"concurrency": wanted.granted(ROUGH_SHARE)},
+        "timeouts": {"queue": "5s", "quota_wait": "5s", **waits},
+        "breaker": {**_breaker(wanted), "open": {"first": "1s", "cap": "2s"}},
+        "key_rest": "1s",
+    }
+
+
+def _agents(wanted: Wanted, around: Around) -> dict[str, Any]:
+    """Has room for all."""
+    return {
+        **_common(wanted),
+        "base_url": f"http://127.0.0.1:{around.ports['agents'][0]}/v1",
+        "limits": {"concurrency": 100_000, "tpm": 1_000_000_000},
+        "connections": {"max": 10_000, "idle": "2s"},
+    }
 
 
 def _common(wanted: Wanted) -> dict[str, Any]:
@@ -161,7 +198,16 @@ def _renamed_key(wanted: Wanted, key: str, secrets: Path) -> dict[str, Any]:
 
 
 def _routes(wanted: Wanted) -> list[dict[str, Any]]:
-    routes = []
+    routes: list[dict[str, Any]] = [
+        {"name": "files", "match": {"path": ["/v1/files", "/v1/early"]}, "tiers": [{"provider": "rough"}]},
+        {"name": "rough", "match": {"model": "rough-*"}, "tiers": [{"provider": "rough"}], "retry": {"base": "10ms"}},
+        {
+            "name": "agents",
+            "match": {"model": "agents-*"},
+            "tiers": [{"provider": "agents"}],
+            "idempotency": {"header": "idempotency-key", "keep": "2s"},
+        },
+    ]
     for model, provider in (("m*", "steady"), *((name, name) for name in PROVIDERS[1:])):
         tier: dict[str, Any] = {"provider": wanted.name(provider)}
         if provider == "narrow":

@@ -1,4 +1,4 @@
-"""What a reload must keep: limits as they are in force at a moment, and every breach of a promise."""
+"""What must be kept, whatever happens: limits as they are in force at a moment, and every breach of a promise."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ class Promise(StrEnum):
     WHOLE = "no half and no invalid policy goes live"
     REVISIONS = "every policy is one revision"
     LIVE = "what is written is in force"
+    HONEST = "every answer is whole, or visibly broken off, and comes"
+    AGENTS = "no agent sees an error"
+    ONCE = "no write of an agent is executed twice"
+    DELAY = "agents wait no longer than the provider lets them"
+    REST = "permits, queues, bodies, breakers and keys are as at first"
+    CONNECTIONS = "connections on both sides end"
+    TASKS = "tasks stay flat"
     MEMORY = "memory stays flat"
     DESCRIPTORS = "descriptors stay flat"
     CLEAN = "the log tells of no bug, and the end is clean"

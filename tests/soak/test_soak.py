@@ -19,27 +19,31 @@ from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes, read_policy
 from tests.soak.changes import Size, after, first, last
 from tests.soak.hands import FILE, Hands, Way
-from tests.soak.policies import BURST, PROVIDERS, RATE, Around, Wanted, text
+from tests.soak.plan import Plan
+from tests.soak.policies import BURST, GUESTS, PROVIDERS, RATE, Around, Wanted, text
 from tests.soak.promises import GRACE_SECONDS, Book, Promise
 from tests.soak.provider import BUNCHED, Asked, Rules, Server
 from tests.soak.report import print_report
-from tests.soak.run import Plan, Result, run
+from tests.soak.run import Result, run
 from tests.soak.spoiled import spoiled
 from tests.soak.traffic import Callers
+from tests.soak.visits import KINDS
 
-SHORT = Plan(reloads=8, rate=40.0)
-AROUND = Around(ports=dict.fromkeys(PROVIDERS, (9000, 9001)), secrets=Path("/secrets"))
+RELOADS = 8
+SHORT = Plan(seconds=0.0, reloads=RELOADS, rate=40.0, agents=0, direct=0)
+AROUND = Around(ports=dict.fromkeys((*PROVIDERS, *GUESTS), (9000, 9001)), secrets=Path("/secrets"))
 SIZE = Size.of(200.0)
 
 
 @pytest.mark.timeout(180)
-async def test_reloads_of_every_kind_under_traffic_break_no_promise() -> None:
+async def test_reloads_faults_and_callers_of_every_kind_break_no_promise() -> None:
     result = await run(SHORT)
     assert result.book.examples == {}
     assert {*Way, "invalid", "another secret"} <= set(result.made)
-    assert result.revision > SHORT.reloads
+    assert result.revision > RELOADS
     assert min(result.answers.values()) > 0
     assert result.book.reached["steady"] > 0, "the share was never used"
+    assert {kind for kind, _ in result.came} == {kind.name for kind in KINDS}
     assert "kept" in reported(result)
 
 
@@ -72,7 +76,10 @@ def places(snapshot: PolicySnapshot, wanted: Wanted) -> dict[str, int]:
         [RATE * 60] * len(rated)
     )
     found = {"all": share_of(snapshot.concurrency or 0, fleet, key="")}
+    assert {*GUESTS} <= {provider.name for provider in snapshot.providers}
     for provider in snapshot.providers:
+        if provider.name in GUESTS:
+            continue
         name = next(one for one in PROVIDERS if wanted.name(one) == provider.name)
         if provider.concurrency is not None:
             found[name] = share_of(provider.concurrency, fleet, key=provider.name)

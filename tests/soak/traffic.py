@@ -12,7 +12,9 @@ import aiohttp
 from tests.soak.changes import STEADY_PART
 from tests.soak.promises import Book, Promise
 from tests.soak.provider import EVENTS, TURN_HEADER, UNORDERED
+from tests.soak.rough import FILES, PREFIX
 
+CHAT = "/v1/chat/completions"
 STREAMS = 0.25
 MODELS = ("m0", "m1", "m2", "moving", "broken", "keyed")
 WEIGHTS = (STEADY_PART / 3, STEADY_PART / 3, STEADY_PART / 3, 0.1, 0.05, 0.1)
@@ -28,7 +30,7 @@ class Callers:
     """Asks through the proxy; what is not answered well is a breach."""
 
     def __init__(self, port: int, book: Book) -> None:
-        self._url = f"http://127.0.0.1:{port}/v1/chat/completions"
+        self._url = f"http://127.0.0.1:{port}{CHAT}"
         self._book = book
         self._session, self._in_turn = _session(), _session()
         self.answers: Counter[str] = Counter()
@@ -64,6 +66,13 @@ class Callers:
         self.answers[model] += 1
         self.streams += stream
         self.slowest = max(self.slowest, monotonic() - began)
+
+    async def try_once(self, model: str) -> None:
+        """Makes one call of the rough provider and judges nothing; calls without a model of their own send a file."""
+        document = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        url = self._url if model.startswith(PREFIX) else self._url.replace(CHAT, FILES)
+        async with self._session.post(url, json=document) as answer:
+            await answer.read()
 
 
 def _session() -> aiohttp.ClientSession:

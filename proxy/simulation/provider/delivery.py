@@ -59,6 +59,7 @@ class Delivery:
             ("content-type", "text/event-stream; charset=utf-8"),
             ("cache-control", "no-cache"),
             *self.headers,
+            ("server-timing", f"token;dur={(self.thinking_seconds + self.event_seconds) * 1000:.3f}"),
         ]
         response = web.StreamResponse(headers=head)
         sent, cut = bent_stream(events, error, self.fault)

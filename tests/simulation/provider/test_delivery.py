@@ -168,9 +168,16 @@ async def test_without_a_heartbeat_a_stream_that_thinks_is_silent() -> None:
         assert all(event.startswith("data: ") for event in events)
 
 
-async def test_an_answer_tells_how_long_it_took_to_begin() -> None:
-    async with ProviderSimulator(SimulatorSettings(latency=Latency(low=0.05))) as sim:
+async def test_an_answer_tells_how_long_it_took_to_begin_and_a_stream_when_its_first_token_comes() -> None:
+    settings = SimulatorSettings(latency=Latency(low=0.05), thinking=Latency(low=0.02), tokens_per_second=100)
+    async with ProviderSimulator(settings) as sim, connection(sim.port) as (reader, writer):
         for body in (CHAT, STREAM):
-            name, _, rest = (await chat(sim.port, None, body)).headers["server-timing"].partition(";dur=")
-            assert name == "sim"
-            assert float(rest) >= 50.0
+            writer.write(request("/v1/chat/completions", body))
+            lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+            told = [line.partition(": ")[2].split(";dur=") for line in lines if line.startswith("server-timing: ")]
+            durations = {name: float(milliseconds) for name, milliseconds in told}
+            assert durations.pop("sim") >= 50.0
+            assert durations == ({"token": 30.0} if body is STREAM else {})
+            if body is CHAT:
+                (length,) = [int(line.split()[1]) for line in lines if line.startswith("content-length")]
+                await reader.readexactly(length)
