@@ -204,7 +204,7 @@ async def test_leaving_an_upload_that_the_provider_does_not_take(lab: Lab) -> No
         await hangs(exchange)
 
     lab["last"].script = script
-    size = 60 << 20
+    size = 30 << 20
     async with lab.wire() as wire:
         await wire.send(request_bytes("POST", "/last/v1/audio", headers=[MULTIPART, ("content-length", str(size))]))
         wire.writer.write(bytes(size))
