@@ -274,6 +274,19 @@ async def test_when_every_tier_is_overloaded_the_callers_sees_the_providers_529(
     assert (answer.status, answer.json(), answer.reason) == (529, body, None)
 
 
+@pytest.mark.parametrize("line", [b"HTTP/1.1 529 ", b"HTTP/1.1 529"], ids=["no phrase", "not even its space"])
+async def test_overload_without_words_is_overload_and_is_told_as_it_came(lab: Lab, line: bytes) -> None:
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"Come back later"}}'
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(line + b"\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    lab["claude"].script = script
+    answer = await lab.call("/v1/messages", {**MESSAGES_STREAM, "model": "claude"})
+    assert (answer.status, answer.phrase, answer.body, answer.tier) == (529, "", body, 2)
+    assert len(lab["claude"].seen) == 2
+
+
 async def test_every_answer_says_who_gave_it(lab: Lab) -> None:
     answer = await lab.chat("plain")
     assert (answer.provider, answer.tier, answer.attempts) == ("second", 2, 2) or answer.provider == "first"
