@@ -27,6 +27,7 @@ POLICY: dict[str, Any] = {
     "version": 1,
     "providers": {
         "moves": {"base_url": "http://moves.lab.test:{port}/v1", "breaker": "off"},
+        "pair": {"base_url": ["http://gone.lab.test:{port}/v1", "http://127.0.0.1:{port}/v1"], "breaker": "off"},
         **{
             name: {"base_url": f"http://{name}.lab.test:{{port}}/v1", "breaker": "off"}
             for name in ("unknown", "failing", "empty", "well")
@@ -42,6 +43,7 @@ POLICY: dict[str, Any] = {
     },
     "routes": [
         route("moves", "moves", retry=ONCE),
+        route("pair", "pair", retry={"attempts": 2, "base": "10ms"}),
         *(route(name, name, retry={"base": "10ms"}) for name in ("unknown", "failing", "empty", "well")),
         *(route(f"mute{number}", f"mute{number}", retry=ONCE) for number in range(8)),
     ],
@@ -109,6 +111,13 @@ async def test_a_name_without_an_address_is_a_clear_502_and_recovers_by_itself(
         names.hosts[f"{name}.lab.test"] = [OLD]
         answer = await lab.chat(name)
         assert (*said(answer), answer.attempts) == (200, OLD.encode(), 1)
+
+
+async def test_where_one_of_two_names_is_unknown_another_attempt_goes_to_the_other(lab: Lab) -> None:
+    lab["pair"].script = tells_where
+    answers = [await lab.chat("pair") for _ in range(4)]
+    assert [said(answer) for answer in answers] == [(200, b"127.0.0.1")] * 4
+    assert max(answer.attempts for answer in answers) == 2
 
 
 async def test_names_that_nobody_answers_for_cost_their_own_callers_the_connect_limit_and_nobody_else_anything(
