@@ -7,8 +7,13 @@ import asyncio
 import pytest
 
 from proxy.body import BodyBroken
+from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
+from tests.hurried import HurriedLoop, hurried
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, ask, provider, until
+
+LONG_SECONDS = 400.0
+"""Longer than aiohttp lets a request take, or a connection rest, unless it is told otherwise."""
 
 BODIES = {
     "length": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello",
@@ -91,3 +96,32 @@ async def test_closing_a_dialer_wakes_who_waits_for_a_head() -> None:
             with pytest.raises(ConnectionError):
                 await waiting
         connection.kill()
+
+
+def test_no_limit_of_the_library_s_own_ends_a_slow_answer_or_a_connection_that_rests() -> None:
+    """Its session would end after 300 s in all, and its pool drop what has rested for 15 s."""
+
+    async def scene(loop: HurriedLoop) -> None:
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for _ in range(2):
+                await reader.readuntil(b"\r\n\r\n")
+                for part in (b"HTTP/1.1 200 OK\r\ncontent-", b"length: 4\r\n\r\n", b"sl", b"ow"):
+                    await asyncio.sleep(LONG_SECONDS)
+                    writer.write(part)
+            writer.close()
+
+        server = await asyncio.start_server(slow, "127.0.0.1", 0)
+        dialer = Dialer(Address(scheme="http", host="127.0.0.1", port=server.sockets[0].getsockname()[1]))
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        for _ in range(2):
+            asked = asyncio.ensure_future(ask(connection))
+            while not asked.done():
+                await loop.pass_time(10)
+                await asyncio.sleep(0.001)
+            assert await asked == (200, b"slow")
+            await loop.pass_time(LONG_SECONDS)
+        connection.kill()
+        await dialer.close()
+        server.close()
+
+    hurried(scene)
