@@ -88,7 +88,7 @@ class Classification:
         if plan is None:
             return _no_route(exchange)
         if plan.needs_document and not understood and body != b"":
-            return refused(Reason.BAD_REQUEST, detail=NOT_AN_OBJECT)
+            return refused(Reason.BAD_REQUEST, detail=NOT_AN_OBJECT + _packed(exchange))
         if (problem := _over(exchange, plan)) is not None:
             return problem
         exchange.plan = plan
@@ -241,7 +241,14 @@ def _no_route(exchange: Exchange) -> Outcome:
     asked = f"{request.method} {request.path[:MOST_SHOWN]}" + (
         f", model {exchange.model[:MOST_SHOWN]}" if exchange.model else ""
     )
-    return refused(Reason.NO_ROUTE, detail=f"no route of the policy matches {asked}, with its headers")
+    detail = f"no route of the policy matches {asked}, with its headers" + _packed(exchange)
+    return refused(Reason.NO_ROUTE, detail=detail)
+
+
+def _packed(exchange: Exchange) -> str:
+    """Says why nothing is known of a body in a coding: what a caller packs is its provider's to unpack."""
+    coded = "content-encoding" in exchange.request.fields and exchange.document is None
+    return "; a body with content-encoding is passed on, and not read" if coded else ""
 
 
 def _too_large(limit: int) -> Outcome:
