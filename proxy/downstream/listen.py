@@ -9,6 +9,8 @@ from typing import Final
 
 LOOPBACK = "127.0.0.1"
 UNSENT_BYTES = 65536
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Seconds without a word before the client is asked whether it is there, between questions, and how many there are."""
 _CURES: Final = {
     errno.EADDRINUSE: "another process has it; stop it or choose another port",
     errno.EADDRNOTAVAIL: "this machine does not have the address; choose one that it has, or 0.0.0.0 for all",
@@ -69,9 +71,7 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
         raise CannotListen(f"cannot listen on {address}: {why_not(error)}") from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            # Else the system takes megabytes for a reader, and whether it still reads cannot be seen for as long.
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+        _prepare_clients(bound)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((host, port))
@@ -81,6 +81,18 @@ def _bound(host: str, port: int, address: ListenAddress) -> socket.socket:
         shown = f"{address}" if host == address.host else f"{address} ({host})"
         raise CannotListen(f"cannot listen on {shown}: {why_not(error)}") from error
     return bound
+
+
+def _prepare_clients(bound: socket.socket) -> None:
+    """Sets what every accepted connection inherits."""
+    # A client whose machine has vanished would else wait for its answer for ever, and hold what it needs.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # Else the system takes megabytes for a reader, and whether it still reads cannot be seen for as long.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
 
 def why_not(error: OSError | TypeError) -> str:

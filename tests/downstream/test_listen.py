@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from proxy.downstream.listen import CannotListen, ListenAddress, bind, parse_address, why_not
+from proxy.downstream.listen import UNSENT_BYTES, CannotListen, ListenAddress, bind, parse_address, why_not
 
 
 def closed(sockets: list[socket.socket]) -> list[tuple[str, int]]:
@@ -106,3 +106,24 @@ def test_who_may_not_take_a_port_is_told_what_would_help() -> None:
 
 def test_what_has_no_cure_is_told_as_the_system_says_it() -> None:
     assert why_not(OSError(errno.EMFILE, "Too many open files")) == "Too many open files"
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system names its settings otherwise")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_client_that_vanishes_is_noticed_and_one_that_reads_slowly_too(host: str) -> None:
+    if host == "::1" and not has_ipv6_loopback():
+        pytest.skip("no IPv6 here")
+    (bound, *others) = bind(ListenAddress(host=host, port=0))
+    bound.listen()
+    with socket.create_connection(bound.getsockname()[:2]):
+        bound.setblocking(True)
+        client, _ = bound.accept()
+        idle, between, count = (
+            client.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert client.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert idle + between * count <= 120
+        assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_BYTES
+        client.close()
+    closed([bound, *others])
