@@ -122,7 +122,9 @@ class DataServer:
         return reply.keeps_alive
 
     def _trace(self, fields: Fields) -> TraceContext:
-        if "traceparent" not in fields.shape.first:
+        shape = fields.shape
+        if "traceparent" not in shape.first or "traceparent" in shape.repeated:
+            # Of several nobody knows which is meant.
             return new_trace(self._sampler, self._bits)
         state = ",".join(fields.getall("tracestate"))
         return join_trace(fields["traceparent"], state, sampler=self._sampler, bits=self._bits)

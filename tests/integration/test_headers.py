@@ -222,6 +222,15 @@ async def test_trace_context_passes_on_once_with_a_new_parent(lab: Lab) -> None:
     assert b",".join(seen.all("tracestate")).replace(b" ", b"") == b"a=1,b=2"
 
 
+async def test_of_several_trace_contexts_none_is_followed_and_one_passes_on(lab: Lab) -> None:
+    one, two = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736"
+    lines = [("traceparent", f"00-{trace}-b7ad6b7169203331-01") for trace in (one, two)]
+    assert (await lab.call("/traced/v1/x", CHAT, headers=[*lines, ("tracestate", "a=1")])).status == 200
+    (line,) = lab["traced"].only.all("traceparent")
+    assert line.split(b"-")[1] not in (one.encode(), two.encode())
+    assert lab["traced"].only.all("tracestate") == []
+
+
 async def test_no_trace_context_passes_where_the_policy_says_so(lab: Lab) -> None:
     line = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = [("traceparent", line), ("tracestate", "a=1")]
