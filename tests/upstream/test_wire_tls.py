@@ -12,6 +12,7 @@ from aiohttp import ClientConnectorCertificateError, ClientConnectorError
 
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
+from proxy.upstream.lookup import Lookup
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, provider
 
 
@@ -124,4 +125,25 @@ async def test_dialling_that_is_cancelled_leaves_nothing_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await dialling
         assert not dialer._connector._acquired
+        await dialer.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"), [("localhost", "localhost"), ("localhost.", "localhost"), ("127.0.0.1", None)]
+)
+async def test_the_name_in_the_handshake_is_the_provider_s_without_a_final_dot(
+    authority: trustme.CA, host: str, asked: str | None
+) -> None:
+    names: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    context.sni_callback = lambda _, name, __: names.append(name)
+    async with provider(answering(OK), tls=context) as peer:
+        here = Lookup(lambda *_, **how: socket.getaddrinfo("127.0.0.1", peer.port, type=how["type"]))
+        address = Address(scheme="https", host=host, port=peer.port)
+        dialer = Dialer(address, tls=client_side(authority), lookup=here)
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        assert await ask(connection) == (200, b"ok")
+        assert names == [asked]
+        connection.kill()
         await dialer.close()
