@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from proxy.dialects.errors import AnswerError
+from proxy.dialects.injection import UsageFilter
 from proxy.exchange import Usage
 from tests.dialects.event_streams import CUTS, STREAMS, cut
 from tests.dialects.streams import ROLE
@@ -31,6 +32,16 @@ def test_an_event_with_broken_characters_is_read_like_any_other(
 @pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 100_000, b'"', b"\xff\xfe", b"nul"])
 def test_what_is_no_json_is_malformed_however_deep(data: bytes) -> None:
     assert scanned("/v1/chat/completions", [b"data: " + data + b"\n\n"]).malformed == 1
+
+
+@given(STREAMS, STREAMS, CUTS)
+def test_nothing_but_the_usage_chunk_is_missing(before: bytes, after: bytes, cuts: list[int]) -> None:
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}\r\n\r\n'
+    before += b"\n\n"
+    usage_filter = UsageFilter()
+    passed = b"".join(usage_filter.feed(piece) for piece in cut(before + usage + after, cuts)) + usage_filter.finish()
+    assert passed == before + after
+    assert usage_filter.removed == 1
 
 
 @given(STREAMS, CUTS)
