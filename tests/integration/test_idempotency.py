@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -45,6 +46,45 @@ async def test_one_key_is_one_call_in_flight_and_afterwards(lab: Lab) -> None:
     assert len(ids) == 6
     line = await lab.proxy.line_of(again)
     assert (line["outcome"], line["attempts"], line.get("input_tokens")) == ("ok", 0, None)
+
+
+LINES = [
+    (b"Set-Cookie", b"a=1; Expires=Thu, 01 Jan 2027 00:00:00 GMT"),
+    (b"x-note", b"caf\xe9 \xff"),
+    (b"Link", b"<a>"),
+    (b"set-cookie", b"b=2"),
+    (b"Content-Encoding", b"gzip"),
+    (b"Link", b"<b>"),
+    (b"Set-Cookie", b"a=1"),
+]
+
+
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "length"])
+@pytest.mark.parametrize("status", [200, 404])
+async def test_whoever_is_given_an_answer_gets_its_lines_and_its_packed_bytes(
+    lab: Lab, status: int, chunked: bool
+) -> None:
+    data = gzip.compress(json.dumps(said("packed")).encode())
+    framing, body = b"content-length: %d" % len(data), data
+    if chunked:
+        framing, body = b"transfer-encoding: chunked", b"%x\r\n%b\r\n0\r\nx-sum: 1\r\n\r\n" % (len(data), data)
+    head = b"".join(b"%b: %b\r\n" % line for line in LINES)
+
+    async def script(exchange: Exchange) -> None:
+        await asyncio.sleep(0.2)
+        await exchange.send(b"HTTP/1.1 %d Said\r\n%b%b\r\n\r\n%b" % (status, head, framing, body))
+
+    lab["alpha"].script = script
+    name = f"lines {status} {chunked}"
+    asked = await asyncio.gather(*(lab.chat("chat", headers=key(name)) for _ in range(3)))
+    for answer in (*asked, await lab.chat("chat", headers=key(name))):
+        assert (answer.status, answer.phrase, answer.complete, answer.body) == (status, "Said", True, data)
+        names = {name.lower() for name, _ in LINES}
+        assert [line for line in answer.headers if line[0].lower() in names] == LINES
+        assert len(answer.all("content-length")) + len(answer.all("transfer-encoding")) == 1
+        assert answer.header("x-sum") is None
+    # What failed is not kept.
+    assert len(lab["alpha"].seen) == (1 if status == 200 else 2)
 
 
 async def test_another_key_and_no_key_are_calls_of_their_own(lab: Lab) -> None:
