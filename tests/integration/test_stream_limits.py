@@ -33,6 +33,7 @@ POLICY: dict[str, Any] = {
         route("patient", "patient", retry={"attempts": 2}),
         route("slow", "slow", retry={"attempts": 1}),
         route("counted", "counted", retry={"attempts": 1}),
+        route("hurried", {"provider": "idle", "queue": "10ms", "quota_wait": "10ms"}, total="300ms"),
     ],
 }
 
@@ -175,6 +176,22 @@ async def test_provider_is_blamed_for_what_it_did_not_send_and_not_for_a_long_st
     await ended(lab, "counted")
     await lab.idle()
     assert await failed() - before == failures
+
+
+@pytest.mark.parametrize("media", ["application/x-ndjson", "Application/JSONL", "application/vnd.amazon.eventstream"])
+async def test_stream_of_another_media_type_is_bound_by_silence_and_not_by_the_total(lab: Lab, media: str) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin(media)
+        for _ in range(10):
+            await exchange.chunk(b'{"response":"a"}\n')
+            await asyncio.sleep(0.1)
+        await hangs(exchange)
+
+    lab["idle"].script = script
+    answer = await lab.call("/v1/api/generate", {"model": "hurried", "prompt": "hello"})
+    assert (answer.status, answer.complete, answer.body) == (200, False, b'{"response":"a"}\n' * 10)
+    assert (await lab.proxy.line_of(answer))["outcome"] == "idle_timeout"
+    await lab["idle"].was_left()
 
 
 async def test_limit_that_ends_a_stream_gives_its_place_to_the_next_call(lab: Lab) -> None:
