@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import select
-import socket
 import ssl
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
 READ_BYTES: Final = 65536
+NONE: Final = -1
 
 
 class OpenObject(ssl.SSLObject):
@@ -51,34 +52,30 @@ def trusting_the_system() -> ssl.SSLContext:
 class Ear:
     """Listens to one connection while a body is sent on it. `close` must be called: until then the socket is open."""
 
-    __slots__ = ("_poll", "_socket", "_tls")
+    __slots__ = ("_own", "_poll", "_tls")
 
     def __init__(self, transport: asyncio.BaseTransport) -> None:
-        self._socket: socket.socket | None = None
+        self._own = NONE
         self._poll = select.poll()
         self._tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        found = transport.get_extra_info("socket")
-        if found is None or found.fileno() < 0:
-            return
-        try:
-            self._socket = socket.socket(fileno=os.dup(found.fileno()))
-        except OSError:
-            # No descriptor is left: then only what comes in time is heard.
-            return
-        self._poll.register(self._socket, select.POLLIN)
+        connected = transport.get_extra_info("socket")
+        descriptor = connected.fileno() if connected is not None else NONE
+        if descriptor != NONE:
+            self._own = _second(descriptor)
+            self._poll.register(descriptor if self._own == NONE else self._own, select.POLLIN)
 
     def __repr__(self) -> str:
-        return f"<Ear {'closed' if self._socket is None else 'open'}>"
+        return f"<Ear {'without' if self._own == NONE else 'with'} a descriptor of its own>"
 
     @property
     def hears(self) -> bool:
         """Whether something has come that nobody has read."""
-        return self._socket is not None and bool(self._poll.poll(0))
+        return bool(self._poll.poll(0))
 
     def tell(self, take: Callable[[bytes], None]) -> None:
         """Hands over what came before the connection was lost and nobody has read; then listens no longer."""
         try:
-            while self._socket is not None and (data := self._socket.recv(READ_BYTES, socket.MSG_DONTWAIT)):
+            while self._own != NONE and (data := os.read(self._own, READ_BYTES)):
                 if self._tls is None:
                     take(data)
                 else:
@@ -90,10 +87,22 @@ class Ear:
 
     def close(self) -> None:
         """Listens no longer."""
-        found, self._socket = self._socket, None
-        if found is not None:
-            self._poll.unregister(found)
-            found.close()
+        own, self._own = self._own, NONE
+        if own != NONE:
+            self._poll.unregister(own)
+            os.close(own)
+
+
+def _second(descriptor: int) -> int:
+    """Returns a second descriptor of the socket; `NONE` when the last quarter is reached, which connections need."""
+    try:
+        own = os.dup(descriptor)
+    except OSError:
+        return NONE
+    if own * 4 < resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3:
+        return own
+    os.close(own)
+    return NONE
 
 
 def _decipher(tls: ssl.SSLObject, data: bytes, take: Callable[[bytes], None]) -> None:

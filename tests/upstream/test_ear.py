@@ -32,6 +32,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         ours = stack.enter_context(socket.create_connection(listening.getsockname()))
         theirs = stack.enter_context(listening.accept()[0])
+        ours.setblocking(False)
         yield ours, theirs
 
 
@@ -63,6 +64,7 @@ def test_it_tells_what_was_said_before_the_connection_broke_under_a_write(
     if resets:
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     theirs.close()
+    ours.setblocking(True)
     with pytest.raises(ConnectionError):
         ours.sendall(bytes(1 << 26))
     ours.close()
@@ -168,15 +170,20 @@ def test_it_leaves_no_descriptor_open(ends: tuple[socket.socket, socket.socket])
     assert theirs.fileno() >= 0
 
 
-def test_without_a_descriptor_to_spare_only_the_second_chance_is_missing(
-    ends: tuple[socket.socket, socket.socket],
+@pytest.mark.parametrize("spare", [-1, 2, 5])
+def test_where_descriptors_are_few_connections_need_them_more(
+    ends: tuple[socket.socket, socket.socket], spare: int
 ) -> None:
     ours, theirs = ends
     theirs.sendall(SAID)
+    before = len(os.listdir("/proc/self/fd"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (theirs.fileno() + 1 + spare, hard))
     try:
         ear = Ear(FakeTransport(ours))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (ear.hears, told(ear)) == (False, b"")
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (ear.hears, told(ear)) == (True, b"")
+    assert ours.recv(1000) == SAID
+    ear.close()
