@@ -19,6 +19,7 @@ POLICY: dict[str, Any] = {
     "providers": {
         "alpha": {"breaker": "off"},
         "beta": {"breaker": "off"},
+        "metered": {"breaker": "off", "limits": {"tpm": 1_000_000}},
         "brief": {"breaker": "off", "timeouts": {"idle": "300ms"}},
     },
     "routes": [
@@ -65,6 +66,48 @@ async def test_every_piece_passes_at_once(lab: Lab, kind: str, stream: bool) -> 
     assert answer.complete
     assert answer.header("content-type") == kind
     assert answer.body == b"".join(event(str(number)) for number in range(8))
+
+
+CHUNKED = b"transfer-encoding: chunked"
+HEADS = {
+    "plain text": b"200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n" + CHUNKED,
+    "shouted events": b"200 OK\r\nContent-Type: TEXT/EVENT-STREAM\r\n" + CHUNKED,
+    "no type": b"200 OK\r\n" + CHUNKED,
+    "json lines": b"201 Made\r\ncontent-type: application/jsonl\r\n" + CHUNKED,
+    "packed json": b"200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\n" + CHUNKED,
+    "events in brotli": b"200 OK\r\ncontent-encoding: br\r\ncontent-type: text/event-stream\r\n" + CHUNKED,
+    "json with a length": b"200 OK\r\ncontent-type: application/json\r\ncontent-length: 160",
+    "until the end": b"200 OK\r\ncontent-type: application/x-ndjson",
+    "an error": b"404 No\r\ncontent-type: application/json\r\n" + CHUNKED,
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/unheard/of"])
+@pytest.mark.parametrize("name", HEADS)
+async def test_every_piece_passes_at_once_whatever_its_head_says(lab: Lab, name: str, path: str) -> None:
+    """Twenty bytes go out only when the caller has the twenty before."""
+    arrived = asyncio.Event()
+    chunked = b"chunked" in HEADS[name]
+    pieces = [b'{"n": %d, "p": "%02d"}\n' % (number, number * 7) for number in range(8)]
+    assert [len(piece) for piece in pieces] == [20] * 8
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 " + HEADS[name] + b"\r\n\r\n")
+        for piece in pieces:
+            arrived.clear()
+            await (exchange.chunk if chunked else exchange.send)(piece)
+            async with asyncio.timeout(5):
+                await arrived.wait()
+        if chunked:
+            await exchange.end()
+        elif b"length" not in HEADS[name]:
+            exchange.close()
+
+    lab["metered"].script = script
+    async with lab.wire() as wire:
+        await wire.send(request_bytes("POST", "/metered" + path, body={"model": "m", "messages": [], "max_tokens": 9}))
+        answer = await wire.answer(on_piece=lambda piece: arrived.set())
+    assert (answer.complete, answer.body) == (True, b"".join(pieces))
 
 
 def whole_stream() -> bytes:
