@@ -216,6 +216,16 @@ async def test_an_ipv6_address_of_a_provider_is_dialled_without_a_look_up() -> N
         await dialer.close()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.3", "::1"])
+async def test_where_a_connection_leads_reads_like_what_was_looked_up(host: str) -> None:
+    async with listening(host) as port:
+        dialer = a_dialer(Names(host), port)
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        assert {connection.remote} == dialer.hosts
+        connection.kill()
+        await dialer.close()
+
+
 async def test_a_link_local_address_keeps_its_interface() -> None:
     def ask(host: str, port: int, **how: Any) -> list[tuple[Any, ...]]:
         return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::7", port, 0, 2))]
