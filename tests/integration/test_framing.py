@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 
 POLICY = {
     "version": 1,
-    "providers": {"alpha": {}, "odd": {"breaker": "off"}},
+    "providers": {"alpha": {}, "odd": {"breaker": "off", "timeouts": {"answer": "700ms"}}},
     "routes": [
         route("odd", "odd", retry={"attempts": 1}),
         {"name": "once", "match": {"path": "/v1/once"}, "tiers": [{"provider": "alpha"}], "retry": {"attempts": 1}},
@@ -161,6 +161,60 @@ async def test_interim_answers_are_not_the_answer(lab: Lab, interim: bytes) -> N
     lab["alpha"].script = sends(b"HTTP/1.1 " + interim + b"\r\n\r\n", final)
     answer = await then_another(lab, request_bytes("POST", PATH, body=CHAT), method="POST")
     assert (answer.status, answer.body) == (200, b"hello")
+
+
+async def test_nothing_of_an_interim_answer_is_seen_in_the_final_one(lab: Lab) -> None:
+    interim = b"HTTP/1.1 %d Soon\r\nx-soon: 1\r\nset-cookie: soon=1\r\nconnection: x-late\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\nx-late: 1\r\ncontent-length: 5\r\n\r\nhello"
+    lab["alpha"].script = sends(*(interim % code for code in (100, 102, 103, 150, 199)), final)
+    answer = await then_another(lab, request_bytes("POST", PATH, body=CHAT), method="POST")
+    assert (answer.status, answer.body, answer.interim, answer.header("x-late")) == (200, b"hello", [], "1")
+    assert (answer.header("x-soon"), answer.header("set-cookie")) == (None, None)
+
+
+async def test_interim_answers_are_no_answer_however_many_come(lab: Lab) -> None:
+    async def script(exchange: Exchange) -> None:
+        while True:
+            await exchange.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            await asyncio.sleep(0.02)
+
+    lab["odd"].script = script
+    answer = await lab.chat("odd")
+    assert (answer.status, answer.reason, answer.interim) == (504, "answer_timeout", [])
+
+
+async def test_nobody_switches_to_what_nobody_asked_for(lab: Lab) -> None:
+    switch = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: %b\r\nconnection: upgrade\r\n\r\n"
+    for protocol in (b"websocket", b"h2c"):
+        lab["odd"].script = sends(switch % protocol + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        answer = await lab.chat("odd")
+        assert (answer.status, answer.reason) == (502, "upstream_unreachable")
+
+
+TRAILERS = b"x-sum: 1\r\nset-cookie: late=1\r\nx-sponson-provider: nobody\r\n\r\n"
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_trailers_of_an_answer_end_here(lab: Lab, status: int, at_once: bool) -> None:
+    head = b"HTTP/1.1 %d Said\r\nTrailer: x-sum, set-cookie\r\ntransfer-encoding: chunked\r\n\r\n" % status
+    parts = [head, b"5\r\nhello\r\n", b"0\r\n" + TRAILERS]
+    lab["alpha"].script = sends(*([b"".join(parts)] if at_once else parts))
+    answer = await then_another(lab, request_bytes("POST", "/v1/once", headers=[("te", "trailers")]), method="POST")
+    assert (answer.status, answer.body, answer.complete) == (status, b"hello", True)
+    names = {name.decode().lower() for name, _ in answer.headers}
+    assert not names & {"trailer", "x-sum", "set-cookie"}
+    assert answer.all("x-sponson-provider") == ["alpha"]
+    assert "te" not in lab["alpha"].seen[0].names
+
+
+async def test_a_length_in_a_trailer_is_a_break_that_can_be_seen(lab: Lab) -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    lab["odd"].script = sends(head, b"0\r\ncontent-length: 9\r\n\r\n")
+    answer = await lab.chat("odd")
+    assert answer.status == 502 or not answer.complete
+    await lab.chat("odd")
+    assert lab["odd"].seen[1].connection != lab["odd"].seen[0].connection
 
 
 def old(path: str, *, keep: bool = False, body: bytes = b'{"model":"m"}') -> bytes:
