@@ -21,9 +21,12 @@ FAREWELL_SECONDS: Final = 2.0
 """How long a client may take to close its half after ours."""
 NEWCOMER_SECONDS: Final = 0.25
 """Who has been here for less, and asked nothing yet, is about to."""
+TAKING_SECONDS: Final = 30.0
+"""Who has not taken an answer by then may go."""
 
-SILENT, KEPT, ASKING = range(3)
-"""The order in which connections go when there are too many: those that never asked; those that have; half heads."""
+SILENT, KEPT, ASKING, TAKING = range(4)
+"""The order in which connections go when there are too many: they never asked; or did; or half; or take no answer."""
+_STAYS: Final = {SILENT: NEWCOMER_SECONDS, KEPT: 0.0, ASKING: NEWCOMER_SECONDS, TAKING: TAKING_SECONDS}
 
 
 C = TypeVar("C", contravariant=True)
@@ -75,14 +78,16 @@ class Lasting(Departing):
     def rank(self, now: float) -> tuple[int, float] | None:
         """Returns where it stands among those that may go, the lowest first; None: it stays."""
         transport = self.transport
-        if self.busy or transport is None or transport.is_closing() or unsent_bytes(transport):
+        if self.busy or transport is None:
             return None
-        if self._head_due:
-            since, kind = self._head_due - HEAD_SECONDS, ASKING
+        since = self._idle_due - KEEP_ALIVE_SECONDS
+        if unsent_bytes(transport):
+            kind = TAKING
+        elif self._head_due:
+            kind, since = ASKING, self._head_due - HEAD_SECONDS
         else:
-            since = self._idle_due - KEEP_ALIVE_SECONDS
             kind = SILENT if self._silent else KEPT
-        return None if kind != KEPT and now < since + NEWCOMER_SECONDS else (kind, since)
+        return None if now < since + _STAYS[kind] else (kind, since)
 
     def end_now(self) -> None:
         """Ends it, whatever was not taken."""

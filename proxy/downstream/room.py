@@ -1,7 +1,7 @@
 """Room for clients: how many may be here at once, and who goes so that one more can come.
 
-Those go first that never asked anything, then those that have waited longest since their last answer, then half heads.
-Who has a request here, or bytes of one on the way to us, stays.
+Those go first that never asked anything, then those that have waited longest since their last answer, then half heads,
+then those that do not take their answer. Who has a request here, or bytes of one on the way to us, stays.
 """
 
 from __future__ import annotations

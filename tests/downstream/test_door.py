@@ -13,7 +13,7 @@ import pytest
 
 from proxy.downstream.arrival import Arrival
 from proxy.downstream.door import Door, Spare
-from proxy.downstream.lasting import NEWCOMER_SECONDS
+from proxy.downstream.lasting import NEWCOMER_SECONDS, TAKING_SECONDS
 from tests.downstream.test_wire import answer_to, plain
 from tests.downstream.visitor import ASK, LAST_ASK, Visitor, serving, until, visiting
 from tests.hurried import HurriedLoop, hurried
@@ -56,6 +56,32 @@ def test_who_never_asked_goes_before_who_did_and_half_heads_go_last() -> None:
                 for new in newcomers:
                     await new.send(LAST_ASK[-4:])
                     assert (await new.answer()).status == 200
+
+    hurried(scene)
+
+
+@pytest.mark.parametrize("closing", [b"", b"connection: close\r\n"], ids=["kept", "last"])
+def test_who_takes_no_answer_keeps_his_place_for_a_while_only(closing: bytes) -> None:
+    async def scene(loop: HurriedLoop) -> None:
+        async def much(arrival: Arrival) -> bool:
+            if arrival.target != "/much":
+                return await plain(arrival)
+            assert arrival.transport is not None
+            arrival.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (1 << 24) + bytes(1 << 24))
+            return not closing
+
+        async with serving(much, most=3) as served, crowd(served.port, 3) as visitors:
+            for visitor in visitors:
+                await visitor.send(b"GET /much HTTP/1.1\r\nhost: x\r\n" + closing + b"\r\n")
+                await visitor.until(b"\r\n\r\n")
+            async with visiting(served.port, patience=3600.0) as new:
+                await new.send(LAST_ASK)
+                await asyncio.sleep(0.05)
+                await loop.pass_time(TAKING_SECONDS - 5.0)
+                assert served.targets == ["/much"] * 3
+                await loop.pass_time(10.0)
+                assert (await new.answer()).status == 200
+            assert served.protocols.connections.sent_away == 1
 
     hurried(scene)
 
