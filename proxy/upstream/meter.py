@@ -135,6 +135,13 @@ def look(
     return usage, error
 
 
+def plain_copy(body: bytes) -> bytes:
+    """Returns what a small packed body holds; nothing where it would be large."""
+    inflate = _Inflate(LOOKED_AT)
+    plain = inflate.more(body)
+    return b"" if inflate.burst else plain
+
+
 class BodyMeter:
     """Looks at a JSON body: all of it up to 64 KiB, else its end, where providers put the usage."""
 

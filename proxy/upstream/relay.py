@@ -13,7 +13,7 @@ from proxy.exchange import ReaderGone
 from proxy.fields import Fields, lines_of, pairs_of
 from proxy.outcome import LOCAL_REASON, KeptAnswer, Outcome, OutcomeKind, Reason, kind_of_status
 from proxy.upstream.keep import judge, read_bounded
-from proxy.upstream.meter import BodyMeter, Meter, PackedEvents
+from proxy.upstream.meter import BodyMeter, Meter, PackedEvents, plain_copy
 from proxy.upstream.pieces import Pieces
 from proxy.upstream.whole import error_inside, kept, length_of, relay_whole
 
@@ -43,6 +43,7 @@ class Relay:
     __slots__ = (
         "_call",
         "_packed",
+        "_readable",
         "events",
         "lines",
         "held",
@@ -64,9 +65,9 @@ class Relay:
         self.events = kind.startswith("text/event-stream")
         self.streams = call.exchange.facts.stream or kind.startswith(STREAMS)
         codings = _codings(fields) if "content-encoding" in fields else ()
-        self._packed = bool(codings)
+        self._packed, self._readable = bool(codings), _readable(codings)
         self.operation: Operation | None = call.exchange.operation
-        if call.message.code >= 300 or not (self.events or "json" in kind) or not _readable(codings):
+        if call.message.code >= 300 or not (self.events or "json" in kind) or not self._readable:
             self.operation = None
         self.hides: UsageFilter | None = None
         if call.exchange.hides_usage and self.events and not self._packed and call.message.code < 300:
@@ -104,7 +105,7 @@ class Relay:
         """Keeps a failing answer; one too large or too slow to keep is passed on, unless it could be replaced."""
         call = self._call
         body, complete = await read_bounded(self.payload)
-        outcome = judge(call.message, body, wall_seconds=call.clock.wall_ns() / 1e9)
+        outcome = judge(call.message, self._plain(body), wall_seconds=call.clock.wall_ns() / 1e9)
         call.attempt.answer_bytes = len(body)
         if complete or call.exchange.request.method == "HEAD":
             outcome.answer = self.kept(body)
@@ -117,6 +118,10 @@ class Relay:
             await self._pieces()
             outcome.committed = True
         return outcome
+
+    def _plain(self, body: bytes) -> bytes:
+        """Returns what a failing answer says: SDKs let errors come packed, too."""
+        return plain_copy(body) if self._packed and self._readable else body
 
     def _may_be_replaced(self, outcome: Outcome) -> bool:
         """Whether another answer may still come: no upload went out, and no credential of the caller's failed."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -73,6 +76,39 @@ async def test_a_large_failing_answer_that_another_may_replace_is_kept_without_i
         assert outcome.answer is not None
         assert (outcome.answer.status, outcome.answer.body) == (status, b"")
         assert outcome.answer.lines == b"x-up: 1\r\n"
+
+
+SPENT = b'{"error":{"message":"pay first","type":"insufficient_quota","code":"insufficient_quota"}}'
+LATER = b'{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"17s"}]}}'
+PACKED: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
+    "gzip": (b"content-encoding: gzip", gzip.compress),
+    "deflate": (b"Content-Encoding: Deflate", zlib.compress),
+    "not at all": (b"content-encoding: identity", bytes),
+}
+
+
+@pytest.mark.parametrize("coding", PACKED)
+async def test_what_a_packed_error_says_is_understood_and_passes_on_as_it_came(coding: str) -> None:
+    line, pack = PACKED[coding]
+    head = b"HTTP/1.1 429 No\r\ncontent-type: application/json\r\n" + line + b"\r\n"
+    for body, fault, after in ((pack(SPENT), True, None), (pack(LATER), False, 17.0)):
+        async with rigged(answering(with_length(head, body))) as rig:
+            outcome, _ = await rig.call(**HELD, credential=OURS)
+            assert (outcome.kind, outcome.key_fault) == (OutcomeKind.RATE_LIMITED, fault)
+            assert outcome.retry_after == after
+            assert outcome.answer is not None
+            assert outcome.answer.body == body
+            assert line + b"\r\n" in outcome.answer.lines
+
+
+@pytest.mark.parametrize("body", [gzip.compress(b" " * (1 << 24) + SPENT), b"\x1f\x8b\x08 broken", b"", SPENT])
+async def test_a_packed_error_that_cannot_be_read_is_an_error_all_the_same(body: bytes) -> None:
+    head = b"HTTP/1.1 429 No\r\ncontent-encoding: gzip\r\n"
+    async with rigged(answering(with_length(head, body))) as rig:
+        outcome, _ = await rig.call(**HELD, credential=OURS)
+        assert (outcome.kind, outcome.key_fault, outcome.retry_after) == (OutcomeKind.RATE_LIMITED, False, None)
+        assert outcome.answer is not None
+        assert outcome.answer.body == body
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["fin", "reset"])
