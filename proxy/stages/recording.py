@@ -228,4 +228,4 @@ class Recording:
 def _plain_events(lines: bytes) -> bool:
     """Whether these fields announce an event stream that can be read as it is."""
     found = {name.lower(): value for name, value in pairs_of(lines)}
-    return found.get(b"content-type", b"").startswith(b"text/event-stream") and b"content-encoding" not in found
+    return found.get(b"content-type", b"").lower().startswith(b"text/event-stream") and b"content-encoding" not in found

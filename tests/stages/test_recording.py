@@ -152,6 +152,7 @@ def test_an_answer_ends_once() -> None:
     [
         (EVENTS, True),
         (b"Content-Type: text/event-stream; charset=utf-8\r\n", True),
+        (b"Content-Type: Text/Event-Stream\r\n", True),
         (EVENTS + b"content-encoding: gzip\r\n", False),
         (b"content-type: application/json\r\n", False),
         (b"", False),
