@@ -117,7 +117,7 @@ class UpstreamConnection(Link):
         await self.drained()
 
     async def head(self) -> tuple[AnswerHead, Body]:
-        """Returns the next head and its body; interim answers (1xx) come one by one too. Raises what prevented it."""
+        """Returns the next head and its body, perhaps an interim one's (1xx). Raises what prevented it."""
         if self._heads:
             return self._heads.pop(0)
         if self._error is not None:
@@ -246,7 +246,7 @@ class UpstreamConnection(Link):
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result((head, body))
-        else:
+        elif code >= 200 or code == 101:
             self._heads.append((head, body))
 
     def on_body(self, piece: bytes) -> None:

@@ -10,7 +10,7 @@ from proxy.body import BodyBroken
 from proxy.fields import MAX_FIELDS, MAX_HEAD
 from proxy.outcome import OutcomeKind
 from proxy.upstream.wire import MalformedAnswer
-from tests.upstream.peer import OK, PeerWire, answering, ask, dialled, until
+from tests.upstream.peer import ASK, OK, PeerWire, answering, ask, dialled, until
 from tests.upstream.rig import rigged
 
 MUCH = 1 << 25
@@ -89,6 +89,20 @@ async def test_answers_without_a_byte_of_body_do_not_add_up() -> None:
         for _ in range(count):
             assert await ask(connection) == (200, b"")
             assert connection.usable
+
+
+async def test_interim_answers_that_nobody_waits_for_are_not_kept() -> None:
+    storm = b"HTTP/1.1 103 E\r\n\r\n" * 10_000
+    async with dialled(answering(storm + OK, OK)) as connection:
+        connection.expect(body=True)
+        connection.write(ASK, b"")
+        code, kept = 0, 0
+        while code < 200:
+            message, _ = await connection.head()
+            code, kept = message.code, max(kept, len(connection._heads))
+        assert (code, connection.usable) == (200, True)
+        assert kept <= 1
+        assert await ask(connection) == (200, b"ok")
 
 
 async def test_too_many_fields_are_no_answer() -> None:
