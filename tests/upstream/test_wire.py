@@ -172,6 +172,7 @@ MALFORMED = {
     "two framings": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok!",
     "equal lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok",
+    "length beyond numbers": b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\nok",
     "signed length": b"HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\nok",
     "space in a name": b"HTTP/1.1 200 OK\r\nx y: z\r\ncontent-length: 2\r\n\r\nok",
     "bare CR": b"HTTP/1.1 200 OK\r\nx: a\rb: c\r\ncontent-length: 2\r\n\r\nok",
@@ -226,6 +227,18 @@ async def test_control_characters_of_a_head_are_spaces_from_here_on() -> None:
             message, _ = await connection.head()
             assert message.phrase == b"Not  quite"
             assert message.headers.lines == [b" a \tb  \xe9\x85", b"y", b"0"]
+
+
+@pytest.mark.parametrize("fold", [b"\r\n ", b"\r\n\t", b"\r\n  \t "])
+async def test_a_folded_line_is_one_line_from_here_on(fold: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nx: a" + fold + b"b: c\r\ncontent-length: 0\r\n\r\n"
+    async with dialled(answering(answer)) as connection:
+        connection.expect(body=True)
+        connection.write(ASK, b"")
+        message, _ = await connection.head()
+        assert [name for name, _ in message.headers.raw] == [b"x", b"content-length"]
+        assert message.headers["x"].split() == ["a", "b:", "c"]
+        assert b"\n" not in message.headers.lines[0]
 
 
 @pytest.mark.parametrize("more", [OK, b"garbage\r\n\r\n"])
