@@ -17,6 +17,8 @@ from tests.integration.caller import HOST, call, latin, request_bytes
 from tests.integration.harness import Lab, ProxyProcess, route
 from tests.integration.messages import CHAT, answers, says
 from tests.integration.scripted import Exchange, ScriptedProvider
+from tests.integration.test_telemetry import exporting
+from tests.otel.sink import collector
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -58,6 +60,21 @@ async def test_neither_a_proxy_nor_a_credential_of_the_environment_is_used(tmp_p
             assert not {"authorization", "proxy-authorization", "cookie"} & set(seen.names)
             assert base64.b64encode(f"me:{SECRET}".encode()) not in seen.head
         assert trap.accepted == 0
+
+
+async def test_telemetry_goes_straight_to_its_collector_with_the_credential_that_is_meant_for_it(
+    tmp_path: Path,
+) -> None:
+    meant = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20meant"}
+    with collector() as sink:
+        async with tempting(tmp_path) as (trap, env), Lab(POLICY, env={**env, **exporting(sink.url), **meant}) as lab:
+            lab["alpha"].script = says("hi")
+            assert (await lab.chat("alpha")).status == 200
+            async with asyncio.timeout(10):
+                while not all(sink.bodies.values()):
+                    await asyncio.sleep(0.02)
+            assert trap.accepted == 0
+        assert set(sink.credentials) == {"Bearer meant"}
 
 
 async def test_what_a_caller_did_not_send_no_provider_gets_on_any_attempt(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ class Sink:
     def __init__(self, url: str) -> None:
         self.url = url
         self.bodies: dict[str, list[bytes]] = {"/v1/traces": [], "/v1/metrics": []}
+        self.credentials: list[str | None] = []
 
     def spans(self) -> list[Span]:
         """All spans, in the order of their arrival."""
@@ -54,6 +55,7 @@ def collector() -> Iterator[Sink]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             plain = gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body
+            sink.credentials.append(self.headers["authorization"])
             sink.bodies[self.path].append(plain)
             self.send_response(200)
             self.send_header("content-length", "0")
