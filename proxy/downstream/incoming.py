@@ -23,6 +23,7 @@ _is_host: Final = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
 ).fullmatch
 """RFC 3986 §3.2.2: a name, or an address in brackets; RFC 9112 §3.2 lets it be empty."""
+_is_length: Final = re.compile(rb"[0-9]{1,19}[ \t]*").fullmatch
 STALL_SECONDS: Final = 30.0
 """How long a caller may send nothing of the body that it has announced."""
 SLOWEST: Final = 500
@@ -117,10 +118,8 @@ def framing_problem(arrival: Arrival) -> str | None:
     if "transfer-encoding" in shape.first:
         if version == (1, 0) or fields["transfer-encoding"].lower() != "chunked":
             return "the only transfer coding is chunked, and only in version 1.1 of HTTP"
-    elif "content-length" in shape.first:
-        length = fields["content-length"]
-        if not (length.isascii() and length.isdigit()) or len(length) > _MOST_DIGITS:
-            return "Content-Length must be plain digits, and no more than any body could need"
+    elif (at := shape.first.get("content-length")) is not None and not _is_length(fields.lines[at]):
+        return "Content-Length must be plain digits, and no more than any body could need"
     if not arrival.target.startswith("/") or arrival.method in _NOT_FOR_US:
         return _NO_TRACE if arrival.method == "TRACE" else _NO_PATH
     return None

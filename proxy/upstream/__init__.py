@@ -22,5 +22,6 @@
 | lookup | names, each looked up in a thread of its own |
 | moves | which addresses a name has left |
 | vigil | peers that vanish without a word |
+| framing | whether another answer may follow one on its connection |
 | wire | a connection: answers by llhttp, bytes that nobody asked for |
 """

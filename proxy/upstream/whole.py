@@ -56,4 +56,5 @@ def kept(message: AnswerHead, lines: bytes, body: bytes, *, events: bool = False
 def length_of(message: AnswerHead) -> int | None:
     """Returns the length that a head tells; it may have no body all the same (RFC 9110 §8.6)."""
     text = message.headers.get("content-length")
-    return int(text) if text is not None and text.isdigit() else None
+    # A number of thousands of zeros would not be read (`int`), and needs no answer that repeats it.
+    return int(text) if text is not None and text.isdigit() and len(text) < 20 else None

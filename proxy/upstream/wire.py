@@ -15,13 +15,10 @@ from proxy.body import Body
 from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines, cleaned, in_one_line
 from proxy.link import Link
 from proxy.upstream.ear import Ear
+from proxy.upstream.framing import begin_chunks, end_chunks, has_body, lasts, meant
 from proxy.upstream.watch import Watch
 
 BODILESS: Final = frozenset({101, 204, 304})
-
-
-class MalformedAnswer(Exception):
-    """Bytes that are no well-formed HTTP/1 answer."""
 
 
 class ConnectionEnded(ConnectionError):
@@ -29,6 +26,10 @@ class ConnectionEnded(ConnectionError):
 
     def __init__(self, why: str) -> None:
         super().__init__(None, why)
+
+
+class MalformedAnswer(Exception):
+    """Bytes that are no well-formed HTTP/1 answer."""
 
 
 class AnswerHead:
@@ -53,7 +54,7 @@ class UpstreamConnection(Link):
     """
 
     __slots__ = (
-        "_bodiless", "_body", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
+        "_bodiless", "_body", "_chunks", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
         "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_switched", "_until_close", "_waiter",
         "ear", "forget", "idle_since", "remote", "retire_at", "uses", "watch",
     )  # fmt: skip
@@ -79,7 +80,7 @@ class UpstreamConnection(Link):
         self._lines: list[bytes] = []
         self._phrase, self._head_size = b"", 0
         self._expecting = self._bodiless = self._in_head = self._fed = False
-        self._until_close = self._spoiled = self._switched = False
+        self._until_close = self._chunks = self._spoiled = self._switched = False
 
     def __repr__(self) -> str:
         return f"<UpstreamConnection {'usable' if self.usable else 'ended'}, {self.uses} uses>"
@@ -226,9 +227,10 @@ class UpstreamConnection(Link):
         lines = cleaned(self._lines)
         if self._head_size:
             check_lines(lines, self._phrase)
-        head = AnswerHead(
-            code, self._phrase, Fields(self._shapes.of(self._names), lines), should_close=not parser.should_keep_alive()
-        )
+        fields = Fields(self._shapes.of(self._names), lines)
+        if lines is not self._lines:
+            meant(fields, self._lines)
+        head = AnswerHead(code, self._phrase, fields, should_close=not lasts(parser, fields))
         self._spoiled = self._spoiled or head.should_close
         self._phrase, self._names, self._lines = b"", [], []
         body = Body(self)
@@ -239,10 +241,13 @@ class UpstreamConnection(Link):
                 self._expecting = False
                 # The parser may wait for a body that there is none of.
                 self._parser = None
-                self._spoiled = self._spoiled or (code == 204 and _has_body(head.headers))
+                self._spoiled = self._spoiled or (code == 204 and has_body(fields))
             else:
+                self._chunks = "transfer-encoding" in fields.shape.first
+                if self._chunks:
+                    begin_chunks(parser, fields)
+                self._until_close = not self._chunks and "content-length" not in fields.shape.first
                 self._body = body
-                self._until_close = "content-length" not in head.headers and "transfer-encoding" not in head.headers
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result((head, body))
@@ -263,6 +268,8 @@ class UpstreamConnection(Link):
         if body is not None:
             self._body = None
             self._expecting = False
+            if self._chunks:
+                end_chunks(cast(HttpResponseParser, self._parser))
             body.end()
 
     # What aiohttp's connector asks.
@@ -290,8 +297,3 @@ class UpstreamConnection(Link):
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_exception(self._error)
         self._expecting = False
-
-
-def _has_body(fields: Fields) -> bool:
-    """Whether an answer that cannot have a body announces one all the same: it may still come."""
-    return "transfer-encoding" in fields or fields.get("content-length", "0") != "0"

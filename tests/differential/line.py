@@ -17,8 +17,11 @@ POLICY: Final = """\
 version: 1
 providers:
   alpha: {{base_url: "http://127.0.0.1:{port}", breaker: "off", connections: {{idle: 1h}}}}
+routes:
+  - {{name: all, match: {{path: "*"}}, tiers: [{{provider: alpha}}], retry: {{attempts: 1}}}}
 """
 PATIENCE_SECONDS: Final = 20.0
+BODILESS: Final = frozenset({204, 304})
 TURNS: Final = 40
 """Of the event loop, after which everything that can happen has happened."""
 
@@ -29,8 +32,8 @@ class Provider:
     def __init__(self) -> None:
         self.asked: list[tuple[int, Asked]] = []
         self.raw: dict[int, bytes] = {}
-        self.answer: Callable[[Asked], tuple[bytes, bool]] | None = None
-        """Returns the bytes of an answer, and whether the connection ends with them; None: a plain one."""
+        self.answer: Callable[[Asked], tuple[bytes, bool, bool]] | None = None
+        """Returns an answer's bytes, whether the connection ends with them, and whether it is good for more."""
         self.misread: list[str] = []
         self.connections = self.open = 0
 
@@ -55,6 +58,7 @@ class _Heard(asyncio.Protocol):
         self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
         self._head: h11.Request | None = None
         self._pieces: list[bytes] = []
+        self._good = True
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,6 +71,8 @@ class _Heard(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         provider, number = self._provider, self._number
         provider.raw[number] = provider.raw.get(number, b"") + data
+        if not self._good:
+            provider.misread.append("asked again after a doubt")
         self._reader.receive_data(data)
         try:
             while self._next():
@@ -93,7 +99,7 @@ class _Heard(asyncio.Protocol):
         provider.asked.append((self._number, asked))
         said, ends = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n" + b"ok" * (asked.method != b"HEAD"), False
         if provider.answer is not None:
-            said, ends = provider.answer(asked)
+            said, ends, self._good = provider.answer(asked)
         self._transport.write(said)
         if ends:
             self._transport.close()
@@ -127,14 +133,14 @@ class Line:
         while self.provider.open:
             await asyncio.sleep(0)
 
-    async def call(self, pieces: list[bytes], *, methods: list[bytes], to_the_end: bool) -> tuple[list[Answer], bytes]:
-        """Sends pieces on a connection of their own; returns the final answers and what is none.
+    async def call(self, pieces: list[bytes], *, methods: list[bytes], to_the_end: bool) -> Caller:
+        """Sends pieces on a connection of their own; returns who has heard what came back.
 
         Waits for as many answers as there are `methods`, and the end of the connection if the product has to bring it
         about; else it goes when nothing more can come.
         """
         loop = asyncio.get_running_loop()
-        transport, caller = await loop.create_connection(lambda: _Caller(methods), "127.0.0.1", self._port)
+        transport, caller = await loop.create_connection(lambda: Caller(methods), "127.0.0.1", self._port)
         try:
             for piece in pieces:
                 if caller.ended:
@@ -147,39 +153,45 @@ class Line:
         finally:
             transport.abort()
             await self._all_gone(caller)
-        return caller.found, caller.rest
+        return caller
 
-    async def _all_gone(self, caller: _Caller) -> None:
+    async def _all_gone(self, caller: Caller) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not caller.ended or self._proxy.server.busy or len(self._proxy.server.protocols.connections):
                 await asyncio.sleep(0)
 
 
-class _Caller(asyncio.Protocol):
+class Caller(asyncio.Protocol):
     """Reads final answers; `rest` is what follows the last whole one. `satisfied`: nothing more comes by itself."""
 
     def __init__(self, methods: list[bytes]) -> None:
         self._methods = methods
         self._quiet = 0
         self.found: list[Answer] = []
-        self.rest = b""
-        self.ended = False
+        self.raw = self.rest = b""
+        self.ended = self.broken = False
 
     def data_received(self, data: bytes) -> None:
         self._quiet = 0
+        self.raw += data
         self.rest += data
+        self._read()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended, self.broken = True, exc is not None
+        self._read()
+
+    def _read(self) -> None:
         while b"\r\n\r\n" in self.rest:
             count = len(self.found)
             head = count < len(self._methods) and self._methods[count] == b"HEAD"
             answer, rest = read_answer(self.rest, head=head)
-            if not answer.whole:
+            delimited = head or answer.all("content-length") or answer.all("transfer-encoding")
+            if not answer.whole or not (self.ended or delimited or answer.status in BODILESS or answer.status < 200):
                 break
             self.rest = rest
             if answer.status >= 200:
                 self.found.append(answer)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.ended = True
 
     @property
     def satisfied(self) -> bool:

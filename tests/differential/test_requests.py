@@ -30,7 +30,8 @@ def check(line: Line, runner: asyncio.Runner, data: bytes, pieces: list[bytes]) 
     wanted, end = read_all(data)
     line.provider.forget()
     methods = [request.method for request in wanted] + [b"GET"] * (end is End.DOUBT)
-    found, rest = runner.run(line.call(pieces, methods=methods, to_the_end=end in (End.DOUBT, End.LAST)))
+    caller = runner.run(line.call(pieces, methods=methods, to_the_end=end in (End.DOUBT, End.LAST)))
+    found, rest = caller.found, caller.rest
     received = [asked for _, asked in line.provider.asked]
     assert received == [in_short(request) for request in wanted]
     if rest and end is End.DOUBT:

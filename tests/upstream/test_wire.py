@@ -185,6 +185,8 @@ MALFORMED = {
     "a body behind an interim answer": b"HTTP/1.1 103 E\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" + OK,
     "no http": b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
     "tls alert": b"\x15\x03\x03\x00\x02\x02\x46\r\n\r\n",
+    "coded chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "major version": b"HTTP/2.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok",
     "chunk size": CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n",
 }
 
@@ -199,7 +201,6 @@ async def test_bytes_that_are_no_clear_answer_raise_and_end_the_connection(name:
 
 LENIENT = {
     "space before colon": b"HTTP/1.1 200 OK\r\ncontent-length : 2\r\n\r\nok",
-    "coded chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "chunked twice": CHUNKED[:-2] + b"transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "folded line": b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok",
     "control characters": b"HTTP/1.1 200 O\x0bK\r\nx: a\x0bb\r\ncontent-length: 2\r\n\r\nok",
