@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.soak.inside import BLOCKS
+
 MIB = 1 << 20
 _HELD = {"01", "08"}
 """ESTABLISHED and CLOSE_WAIT: what a process has not ended yet."""
@@ -18,13 +20,17 @@ _HELD = {"01", "08"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What is held at one moment: `downstream` and `upstream` are connections; `objects` are counted by type."""
+    """What is held at one moment: `downstream` and `upstream` are connections.
+
+    `blocks` are pieces of memory that Python has, and `objects` are counted by type: for who looks deeply.
+    """
 
     mib: float
     descriptors: int
     tasks: int
     downstream: int
     upstream: int
+    blocks: int = 0
     objects: dict[str, int] = field(default_factory=dict)
 
 
@@ -64,6 +70,7 @@ async def footprint(pid: int, spy: Spy, *, port: int, servers: Collection[int], 
         tasks=tasks,
         downstream=downstream,
         upstream=upstream,
+        blocks=objects.pop(BLOCKS, 0),
         objects=objects,
     )
 

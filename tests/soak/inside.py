@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+BLOCKS = "blocks"
+"""Pieces of memory that Python has, also those that no collector knows: numbers, texts, bytes."""
 COMMON = 400
 """So many types are told of, the most frequent ones."""
 
@@ -77,7 +79,7 @@ def _objects(loop: asyncio.AbstractEventLoop) -> dict[str, int]:
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
     kinds = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
-    return dict(kinds.most_common(COMMON))
+    return {BLOCKS: sys.getallocatedblocks(), **dict(kinds.most_common(COMMON))}
 
 
 if __name__ == "__main__":

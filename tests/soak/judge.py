@@ -11,6 +11,9 @@ from tests.soak.promises import Book, Promise
 from tests.soak.slopes import Slope
 
 MORE_MIB = 10.0
+OF_PEAK = 0.25
+"""What a higher peak leaves behind: pieces of pages that the allocator keeps, beside so many MiB."""
+MORE_BLOCKS = 0.05
 MORE_DESCRIPTORS = 2
 MORE_TASKS = 2
 RISES = {
@@ -25,8 +28,8 @@ ENOUGH_SAMPLES = 60
 """A line through fewer seconds says nothing."""
 
 
-def judge_rest(book: Book, before: Footprint, after: Footprint) -> None:
-    """Compares what is held at rest: after the warm-up, and at the end."""
+def judge_rest(book: Book, before: Footprint, after: Footprint, *, most_mib: float = 0.0) -> None:
+    """Compares what is held at rest: after the warm-up, and at the end, `most_mib` having been held between."""
     for promise, name, more in (
         (Promise.TASKS, "tasks", MORE_TASKS),
         (Promise.DESCRIPTORS, "descriptors", MORE_DESCRIPTORS),
@@ -36,8 +39,12 @@ def judge_rest(book: Book, before: Footprint, after: Footprint) -> None:
         then, now = getattr(before, name), getattr(after, name)
         if now > then + more:
             book.breach(promise, f"{name}: {then} after the warm-up, {now} at the end")
-    if after.mib > before.mib + MORE_MIB:
-        grown = ", ".join(more_objects(before, after)) or "nothing that is collected"
+    grown = ", ".join(more_objects(before, after)) or "nothing that is collected"
+    if after.blocks > before.blocks * (1 + MORE_BLOCKS):
+        book.breach(
+            Promise.OBJECTS, f"{before.blocks} blocks of memory, then {after.blocks}; there is more of: {grown}"
+        )
+    if after.mib > before.mib + MORE_MIB + OF_PEAK * max(0.0, most_mib - before.mib):
         book.breach(
             Promise.MEMORY,
             f"{before.mib:.1f} MiB after the warm-up, {after.mib:.1f} MiB at the end; there is more of: {grown}",

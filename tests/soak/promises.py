@@ -32,6 +32,7 @@ class Promise(StrEnum):
     REST = "permits, queues, bodies, breakers and keys are as at first"
     CONNECTIONS = "connections on both sides end"
     TASKS = "tasks stay flat"
+    OBJECTS = "nothing is left in memory"
     MEMORY = "memory stays flat"
     DESCRIPTORS = "descriptors stay flat"
     CLEAN = "the log tells of no bug, and the end is clean"

@@ -46,10 +46,11 @@ class Slope:
 
 
 class Sampler:
-    """Takes a footprint every second while a part of the run lasts."""
+    """Takes a footprint every second while a part of the run lasts, and one at its end."""
 
     def __init__(self, look: Callable[[], Awaitable[Footprint]]) -> None:
         self._look = look
+        self._ends = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.samples: list[tuple[float, Footprint]] = []
 
@@ -58,20 +59,20 @@ class Sampler:
         self._task = asyncio.create_task(self._go_on_looking())
 
     async def stop(self) -> None:
-        """Ends; raises what went wrong with looking."""
+        """Looks a last time; raises what went wrong with looking."""
         assert self._task is not None
-        task, self._task = self._task, None
-        if not task.done():
-            task.cancel()
-        try:
-            await task
-        except asyncio.CancelledError:
-            pass
+        self._ends.set()
+        await self._task
 
     async def _go_on_looking(self) -> None:
-        while True:
+        while not self._ends.is_set():
             self.samples.append((monotonic(), await self._look()))
-            await asyncio.sleep(EVERY_SECONDS)
+            try:
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._ends.wait()
+            except TimeoutError:
+                pass
+        self.samples.append((monotonic(), await self._look()))
 
     def slopes(self) -> dict[str, Slope]:
         """The lines, by what they are of; what comes first belongs to none."""

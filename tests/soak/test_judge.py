@@ -19,7 +19,7 @@ from tests.soak.promises import Book, Promise
 from tests.soak.slopes import Slope
 from tests.soak.visits import Surprise, judge
 
-REST = Footprint(mib=60.0, descriptors=30, tasks=4, downstream=0, upstream=0, objects={"a.B": 10})
+REST = Footprint(mib=60.0, descriptors=30, tasks=4, downstream=0, upstream=0, blocks=1000, objects={"a.B": 10})
 POLICY = {"version": 1, "providers": {"alpha": {"base_url": "http://127.0.0.1:9/v1"}}}
 
 
@@ -40,11 +40,19 @@ def test_who_is_as_before_has_kept_everything() -> None:
         (replace(REST, descriptors=33), Promise.DESCRIPTORS),
         (replace(REST, downstream=1), Promise.CONNECTIONS),
         (replace(REST, upstream=1), Promise.CONNECTIONS),
+        (replace(REST, blocks=1100), Promise.OBJECTS),
         (replace(REST, mib=61.0 + MORE_MIB), Promise.MEMORY),
     ],
 )
 def test_what_is_left_behind_is_a_breach(after: Footprint, promise: Promise) -> None:
     assert breaches(REST, after) == [promise]
+
+
+def test_a_higher_peak_may_leave_a_part_of_itself_behind() -> None:
+    for most, broken in ((0.0, True), (100.0, False)):
+        book = Book(lambda: 0.0)
+        judge_rest(book, REST, replace(REST, mib=61.0 + MORE_MIB), most_mib=most)
+        assert bool(book.breaches) == broken
 
 
 def test_more_memory_is_told_with_what_there_is_more_of() -> None:
