@@ -73,8 +73,8 @@ class StreamScanner:
 
     @property
     def between_events(self) -> bool:
-        """True when an event of our own can be put in: after a whole event, and not after the stream's own end."""
-        return self._events.between_events and not self.done
+        """True when an event of our own can be put in: after a whole event, but not after its own last one."""
+        return self._events.between_events and not self.done and self.error is None
 
     @property
     def comments(self) -> int:

@@ -11,7 +11,7 @@ from proxy.exchange import Usage
 from proxy.outcome import OutcomeKind
 from tests.fakes import Ask
 from tests.upstream.peer import until
-from tests.upstream.rig import EVENTS_HEAD, JSON_HEAD, STREAM, USAGE, WORD, begins, rigged
+from tests.upstream.rig import EVENTS_HEAD, JSON_HEAD, OVERLOADED, STREAM, USAGE, WORD, begins, rigged
 
 HALF = b'data: {"choices":[{"del'
 RESPONSES = Ask(target="/v1/responses", stream=True)
@@ -37,13 +37,14 @@ async def test_between_events_the_break_is_told(before: bytes) -> None:
     ("target", "last"),
     [
         ("/v1/chat/completions", b"data: [DONE]\n\n"),
+        ("/v1/chat/completions", OVERLOADED),
         ("/v1/responses", b'event: response.completed\ndata: {"type":"response.completed","response":{}}\n\n'),
         ("/v1/messages", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
     ],
-    ids=["chat", "responses", "messages"],
+    ids=["chat", "error", "responses", "messages"],
 )
 async def test_nothing_of_ours_follows_a_stream_s_own_end(target: str, last: bytes) -> None:
-    """Its reader has all of it; that the framing has no end is shown by the framing alone, and is a failure."""
+    """Its reader has all of it, or was told why not; the framing alone shows that it has no end."""
     async with rigged(begins(last)) as rig:
         outcome, _ = await rig.call(Ask(target=target, stream=True))
         assert (outcome.kind, rig.reply.body, rig.reply.end) == (OutcomeKind.STREAM_BROKEN, last, "aborted")
