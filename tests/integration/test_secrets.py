@@ -23,7 +23,8 @@ NOT_PROVOKED = {OutcomeKind.BUG: "no input is known to cause one; its traceback 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["json", "text"])
 async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with played(tmp_path_factory.mktemp("secrets"), log_format=request.param) as scene:
+    folder, text = tmp_path_factory.mktemp("secrets"), request.param == "text"
+    async with played(folder, log_format=request.param, debug=text) as scene:
         yield scene
 
 

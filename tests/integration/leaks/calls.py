@@ -177,9 +177,10 @@ async def sockets(scene: Scene) -> None:
     """WebSockets: refused by a status and by garbage, closed with a reason, broken by what is no frame."""
     refusals = (repeats(401), repeats(503), GARBAGE["switch"], GARBAGE["no HTTP"])
     for script in (*refusals, opens((8, b"\x03\xf3")), opens((1, b"")), opens((1, b"{"), (7, b""))):
-        scene.lab["keyed"].script = script
-        ask = request_bytes("GET", f"/v1/realtime{QUERY}&model=keyed", headers=[*HEADERS, *WEBSOCKET])
-        await scene.send("websocket", ask, echoed=True)
+        for name in ("keyed", "next"):
+            scene.lab[name].script = script
+            ask = request_bytes("GET", f"/v1/realtime{QUERY}&model={name}", headers=[*HEADERS, *WEBSOCKET])
+            await scene.send("websocket", ask, echoed=True)
 
 
 CALLS: tuple[Callable[[Scene], Awaitable[None]], ...] = (

@@ -43,7 +43,7 @@ OFFER: Final = f"realtime, openai-insecure-api-key.{mark('offer')}"
 
 CALLERS: Final = (
     *("bearer", "x-api-key", "api-key", "x-goog-api-key", "x-account", "openai-organization", "cookie", "proxy"),
-    *("key=", "api_key=", "access_token="),
+    *("key=", "api_key=", "access_token=", "offer"),
 )
 """What of these is a credential of the caller: the places of marks, or how a parameter begins."""
 OURS: Final = ("key", "second-key", "key-file")

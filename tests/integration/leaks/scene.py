@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,8 +119,8 @@ def policy(folder: Path, *, hole: int, untrusted: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def played(folder: Path, *, log_format: str, flags: Sequence[str] = ()) -> AsyncIterator[Scene]:
-    """Plays everything, to the proxy's end, and gives what it put out."""
+async def played(folder: Path, *, log_format: str, debug: bool = False) -> AsyncIterator[Scene]:
+    """Plays everything, to the proxy's end, and gives what it put out. `debug`: the event loop tells what it does."""
     (folder / "key").write_text(mark("key-file"))
     (folder / "header").write_text(mark("header-file"))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -129,9 +129,9 @@ async def played(folder: Path, *, log_format: str, flags: Sequence[str] = ()) ->
         async with ScriptedProvider(tls=tls) as untrusted:
             env = ENVIRONMENT | {"SPONSON_LOG_FORMAT": log_format, "OTEL_BSP_SCHEDULE_DELAY": "50"}
             env |= {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_METRICS_EXPORTER": "otlp"}
-            env |= {"OTEL_EXPORTER_OTLP_ENDPOINT": sink.url}
+            env |= {"OTEL_EXPORTER_OTLP_ENDPOINT": sink.url} | ({"PYTHONDEVMODE": "1"} if debug else {})
             written = policy(folder, hole=hole, untrusted=untrusted.port)
-            async with Lab(written, env=env, flags=["--drain", "2200ms", *flags]) as lab:
+            async with Lab(written, env=env, flags=["--drain", "2200ms"]) as lab:
                 scene = Scene(lab=lab, sink=sink)
                 await _everything(scene, folder)
                 scene.log = lab.proxy.log()
@@ -155,15 +155,19 @@ async def _everything(scene: Scene, folder: Path) -> None:
 
 async def _rejected(scene: Scene, folder: Path) -> None:
     """Spoils the policy, and the file of a key."""
-    for text in (mistaken(), UNREADABLE["flow"]):
-        lines = scene.lab.proxy.log().count("policy rejected")
+    for count, text in enumerate((mistaken(), UNREADABLE["flow"]), 1):
         scene.lab.proxy.rewrite(text)
-        async with asyncio.timeout(10):
-            while scene.lab.proxy.log().count("policy rejected") == lines:
-                await asyncio.sleep(0.02)
+        await _logged(scene, "policy rejected", count)
         await scene.look()
     (folder / "key").write_bytes(f"{mark('spoiled')}\n{mark('spoiled')}".encode())
     scene.lab.proxy.rewrite(scene.lab.policy)
+    await _logged(scene, "its last value stays in use", 1)
+
+
+async def _logged(scene: Scene, words: str, count: int) -> None:
+    async with asyncio.timeout(20):
+        while scene.lab.proxy.log().count(words) < count:
+            await asyncio.sleep(0.02)
 
 
 async def _ends(scene: Scene) -> None:
