@@ -94,9 +94,9 @@ class UsageFilter:
             if piece.startswith(b"\n"):
                 passed.append(self._end_of_cr())
                 piece = piece[1:]
-        for part in piece.splitlines(keepends=True):
-            passed.append(self._take(part))
-            self._after_cr = part.endswith(b"\r")
+        if piece:
+            passed += map(self._take, piece.splitlines(keepends=True))
+            self._after_cr = piece.endswith(b"\r")
         if self._block and 0 < self._lines <= _FIRST_LINES and _is_another(bytes(self._block[: self._ended])):
             self._passes = True
             passed.append(self._release())
@@ -115,7 +115,10 @@ class UsageFilter:
         self._dropped = False
         begins, self._at_line = self._at_line, part[-1] in b"\r\n"
         if begins and part in _LINE_ENDS:
-            return self._end_block(part)
+            if self._block:
+                return self._end_block(part)
+            self._passes = False
+            return part
         if self._passes or self._passes_line or (begins and not self._block and part.startswith(b":")):
             self._passes_line = not self._at_line
             return part

@@ -88,7 +88,8 @@ class EventSplitter:
                 continue
             if self._data or self._too_large:
                 events.append((self._name, None if self._too_large else b"\n".join(self._data)))
-            self._forget_event()
+                self._forget_event()
+            self._name = b""
         return events
 
     def _take_field(self, line: bytes) -> None:
