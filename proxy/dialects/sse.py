@@ -47,7 +47,10 @@ class EventSplitter:
         self._after_cr = False
         self._at_start = True
         self._pending = bytearray()
-        self._forget_event()
+        self._name = b""
+        self._data: list[bytes] = []
+        self._size = 0
+        self._too_large = False
 
     def feed(self, piece: bytes) -> list[Event]:
         """Returns the events that this piece completes."""
@@ -88,7 +91,9 @@ class EventSplitter:
                 continue
             if self._data or self._too_large:
                 events.append((self._name, None if self._too_large else b"\n".join(self._data)))
-                self._forget_event()
+                self._data = []
+                self._size = 0
+                self._too_large = False
             self._name = b""
         return events
 
@@ -108,12 +113,6 @@ class EventSplitter:
             self._data.clear()
         if not self._too_large:
             self._data.append(value)
-
-    def _forget_event(self) -> None:
-        self._name = b""
-        self._data: list[bytes] = []
-        self._size = 0
-        self._too_large = False
 
 
 def plain_events(piece: bytes) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from proxy.body import BodyBroken
 from proxy.downstream.arrival import Arrival
+from proxy.downstream.departure import Departing
 from tests.downstream.visitor import ASK, Served, Visitor, serving, stalled, until, visiting
 
 UNREAD = 100_000
@@ -133,3 +135,46 @@ async def test_who_half_closes_after_its_answer_gets_all_of_it() -> None:
         await until(lambda: bool(served.arrivals) and next(iter(served.protocols.connections)).serving is None)
         visitor.fin()
         assert len((await visitor.answer()).body) == size
+
+
+class Silent:
+    """Who has taken a connection over, and waits."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.ended = False
+
+    def received(self, data: bytes) -> None:
+        """Keeps it."""
+        self.data += data
+
+    def writable(self) -> None:
+        """Has nothing to write."""
+
+    def lost(self) -> None:
+        """Notes it."""
+        self.ended = True
+
+
+async def test_the_last_words_before_the_end_of_another_protocol_are_not_dropped() -> None:
+    """There FIN follows a farewell that has to be read first; a reset is the end all the same."""
+    taker = Silent()
+
+    async def handle(arrival: Arrival) -> bool:
+        arrival.link.hand_over(taker)
+        arrival.link.pause_reading()
+        return await waits_for_ever(arrival)
+
+    async with serving(handle) as served, visiting(served.port) as visitor, visiting(served.port) as other:
+        for count, one in enumerate((visitor, other), 1):
+            await one.send(ASK)
+            await until(lambda count=count: len(served.arrivals) == count)  # type: ignore[misc]
+        first, second = (cast(Departing, arrival.link) for arrival in served.arrivals)
+        await visitor.send(b"farewell")
+        visitor.fin()
+        asks = first._asks
+        await until(lambda: first._asks is not asks)
+        assert not taker.ended
+        other.reset()
+        await until(lambda: second.transport is None)
+        assert first.transport is not None
