@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest_asyncio
 from tests.integration.caller import HOST, Answer
 from tests.integration.harness import Lab, free_port, route
 from tests.integration.messages import DONE, answers, babbles, event, hangs, in_turn, resets, streams
-from tests.integration.quotas import ALLOWED, PROMPT, RESERVED, USED, cost, costs, full, level, uses
+from tests.integration.quotas import ALLOWED, PROMPT, RESERVED, USED, cost, costs, full, level, usage, uses
 from tests.integration.scripted import Exchange, Script
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
@@ -76,6 +77,38 @@ async def test_a_stream_without_usage_costs_its_prompt_and_what_was_seen(lab: La
     answer, (requests, tokens) = await costs(lab, "once", stream=True)
     assert (answer.complete, requests) == (True, 1)
     assert PROMPT + 10 < tokens < PROMPT + ALLOWED
+
+
+def chunk(text: str | None, **rest: Any) -> bytes:
+    """Returns a chunk with some text, or for None with no choice at all."""
+    choices = [] if text is None else [{"index": 0, "delta": {"content": text}, "finish_reason": None}]
+    document = {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": choices, **rest}
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+NULL: Any = {"usage": None}
+FIRST = {"usage": {"prompt_tokens": PROMPT, "completion_tokens": 1, "total_tokens": PROMPT + 1}}
+TOLD: dict[str, list[bytes]] = {
+    "null until the end": [chunk("a", **NULL), chunk("b", **NULL), chunk(None, usage=usage())],
+    "with every chunk": [chunk("a", **FIRST), chunk("b", usage=usage())],
+    "with the last text": [chunk("a"), chunk("b", usage=usage())],
+    "again at the end": [chunk("a", **FIRST), chunk("b"), chunk(None, usage=usage())],
+    "and then null": [chunk("a"), chunk(None, usage=usage()), chunk(None, **NULL)],
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+async def test_a_stream_costs_once_what_it_tells_however_it_tells_it(lab: Lab, name: str) -> None:
+    lab["alpha"].script = streams(*TOLD[name], DONE)
+    answer, spent = await costs(lab, "once", stream=True, stream_options={"include_usage": True})
+    assert (spent, answer.body) == ((1, USED), b"".join([*TOLD[name], DONE]))
+
+
+async def test_a_stream_whose_usage_is_null_to_the_end_is_not_for_nothing(lab: Lab) -> None:
+    lab["alpha"].script = streams(*[chunk("word ", **NULL)] * 30, DONE)
+    _, (requests, tokens) = await costs(lab, "once", stream=True)
+    assert requests == 1
+    assert PROMPT + 10 < tokens <= PROMPT + ALLOWED
 
 
 async def test_cached_tokens_cost_what_the_policy_says(lab: Lab) -> None:
