@@ -24,6 +24,7 @@ from tests.fuzz.corpus import EVENTS, PATHS
 from tests.fuzz.mutations import CUTS, cut, mutated, single
 
 USAGE = b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}'
+BOM = b"\xef\xbb\xbf"
 SEEDS = (
     b"",
     b"\xef\xbb\xbfdata: " + USAGE + b"\r\n\r\n",
@@ -108,6 +109,8 @@ def scans(stream: bytes, places: list[int], path: str) -> None:
 
 
 def hides(stream: bytes, places: list[int]) -> None:
+    """A byte order mark within a stream, where it makes a line meaningless, is taken for one at its beginning."""
+    stream = BOM * stream.startswith(BOM) + stream.replace(BOM, b"")
     left, removed = filtered([stream])
     assert filtered(cut(stream, places)) == (left, removed)
     assert filtered(single(stream)) == (left, removed)
