@@ -3,6 +3,7 @@
 | file | owns |
 |---|---|
 | problem | a problem and its place; PolicyError, PolicyUnreadable |
+| reading | files that are read again and again, within bounds |
 | source | the bytes of a file or a directory, from one resolved place |
 | scalars, units | what a plain YAML scalar means; durations and sizes |
 | parse | bytes → tree; everything that is wrong as YAML |

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from proxy.policy.problem import Problem, one_line
+from proxy.policy.reading import read_bounded
 from proxy.policy.snapshot import PolicySnapshot, ValueSource
 
 LARGEST_SECRET = 64 * 1024
@@ -51,8 +52,7 @@ def sources(snapshot: PolicySnapshot) -> Iterator[tuple[str, ValueSource]]:
 def _from_file(name: str) -> str:
     shown = f"the file {one_line(name)}"
     try:
-        with open(name, "rb") as file:
-            content = file.read(LARGEST_SECRET + 1)
+        content = read_bounded(name, LARGEST_SECRET)
         text = content.decode("utf-8")
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()

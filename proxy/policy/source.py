@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.policy.problem import PolicyUnreadable
+from proxy.policy.reading import read_bounded
 
 LARGEST_POLICY = 1 << 20
 """Bytes, all files together."""
@@ -68,21 +69,16 @@ def _resolved(path: Path) -> str:
 
 def _read(path: Path, base: str) -> Iterable[tuple[str, bytes]]:
     if not os.path.isdir(base):
-        return [(path.name, _content(base))]
+        return [(path.name, read_bounded(base, LARGEST_POLICY))]
     names = sorted(name for name in os.listdir(base) if _is_policy(base, name))
     if not names:
         raise FileNotFoundError(0, NO_FILES, str(path))
-    return [(name, _content(os.path.join(base, name))) for name in names]
+    return [(name, read_bounded(os.path.join(base, name), LARGEST_POLICY)) for name in names]
 
 
 def _is_policy(base: str, name: str) -> bool:
     hidden = name.startswith(".")
     return not hidden and name.endswith(SUFFIXES) and not os.path.isdir(os.path.join(base, name))
-
-
-def _content(name: str) -> bytes:
-    with open(name, "rb") as file:
-        return file.read(LARGEST_POLICY + 1)
 
 
 def _why(error: OSError) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,25 +57,30 @@ async def test_sighup_at_any_moment_of_the_start_does_not_end_it(moment: int) ->
         await proxy.ready()
 
 
-async def test_a_signal_while_the_policy_cannot_be_read_to_its_end_ends_it_with_0(tmp_path: Path) -> None:
-    pipe = tmp_path / "policy.yaml"
-    os.mkfifo(pipe)
-    async with starting("--policy", str(pipe)) as proxy:
-        writer = await soon(lambda: opened(pipe))
-        try:
+async def test_a_signal_while_the_policy_cannot_be_read_ends_it_with_0(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(str(POLICY))
+    with held_up(policy) as asked:
+        async with starting("--policy", str(policy)) as proxy:
+            await soon(asked.is_set)
             proxy.signal(signal.SIGTERM)
             assert await proxy.exited(within=10) == 0
-        finally:
-            os.close(writer)
-        assert proxy.log() == ""
+            assert proxy.log() == ""
 
 
-def opened(pipe: Path) -> int | None:
-    """Opens a pipe that somebody reads; None while nobody does."""
+@contextmanager
+def held_up(file: Path) -> Iterator[asyncio.Event]:
+    """Lets nobody open a file for seconds, as a network's file system may do; tells when somebody wants to."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGIO, asked.set)
+    descriptor = os.open(file, os.O_RDWR)
     try:
-        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield asked
+    finally:
+        os.close(descriptor)
+        loop.remove_signal_handler(signal.SIGIO)
 
 
 def unshare() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,7 +159,18 @@ def too_large(path: Path) -> None:
     path.write_text(text(2) + "#" * (2 << 20))
 
 
-SPOILERS = [emptied, deleted, dangling, a_directory_without_policies, not_utf8, broken_yaml, invalid, too_large]
+def a_pipe_that_nobody_writes_to(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_device_without_end(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+ODD = [a_directory_without_policies, a_pipe_that_nobody_writes_to, a_device_without_end]
+SPOILERS = [emptied, deleted, dangling, *ODD, not_utf8, broken_yaml, invalid, too_large]
 
 
 @pytest.mark.parametrize("spoil", SPOILERS, ids=lambda spoil: spoil.__name__)
@@ -171,7 +183,8 @@ async def test_what_is_bad_keeps_the_last_good_one_is_seen_once_and_a_good_one_a
         await desk.check()
     assert desk.limits == [1]
     assert (state.revision, state.digest, state.rejected) == (1, good, 1)
-    assert str(desk.path.parent) in state.problems[0] or desk.path.name in state.problems[0]
+    named = (str(desk.path.parent), desk.path.name, "/dev/zero")
+    assert any(name in state.problems[0] for name in named)
     (rejection,) = desk.rejections
     assert rejection.problems == state.problems
     if desk.path.is_dir():
