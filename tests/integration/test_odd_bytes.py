@@ -35,6 +35,7 @@ POLICY: dict[str, Any] = {
         {"name": "rest", "tiers": [{"provider": "alpha"}]},
     ],
 }
+TARGETS = [b"/v1/%ff%c3%28?k=%ed%a0%80", b"/v1/%ZZ/%", b"/v1/" + b"%c3" * 3000]
 ANSWERED = [(b"x-note", b"\xff\xfe note"), (b"retry-after", b"\xe9"), (b"x-request-id", b"r\xed\xa0\x80")]
 
 
@@ -60,16 +61,21 @@ async def test_no_value_spoils_an_export_a_page_or_a_log() -> None:
                 assert (asked.all("x-agent-id"), asked.all("x-class")) == ([value], [value])
                 line = await lab.proxy.line_of(answer)
                 assert line["outcome"] == "ok"
-            seen = await servers(sink, len(ODD))
-            assert len(seen) == len(ODD)
+            for target in TARGETS:
+                lab["alpha"].forget()
+                assert (await lab.call(target, CHAT, headers=[("x-agent-id", "plain-last")])).status == 200
+                assert lab["alpha"].only.target == target
+            count = len(ODD) + len(TARGETS)
+            seen = await servers(sink, count)
+            assert len(seen) == count
             assert [span["http.route"] for span in seen].count("titled") == 1
             assert len({span["sponson.tenant"] for span in seen}) == len(ODD)
             shown = (await lab.proxy.get("/metrics")).body.decode("utf-8")
             families = {family.name: family for family in text_string_to_metric_families(shown)}
             counted = families["sponson_requests"].samples
-            assert sum(sample.value for sample in counted if sample.name.endswith("_total")) == len(ODD)
+            assert sum(sample.value for sample in counted if sample.name.endswith("_total")) == count
             async with asyncio.timeout(10):
                 while not sink.bodies["/v1/metrics"] or "sponson.requests" not in sink.metrics():
                     await asyncio.sleep(0.02)
-            assert len(lab.proxy.request_lines()) == len(ODD)
+            assert len(lab.proxy.request_lines()) == count
             assert (await lab.proxy.get("/status")).status == 200
