@@ -220,10 +220,11 @@ class Exchange:
     `deadline_at` (monotonic) binds every wait until the commit. `replaceable`: another attempt or tier remains, so a
     failing head is worth holding back. `payload` is the body that the current tier sends, None while it still arrives.
     `first_target` is True while the tier is the one that the caller meant: only there may the caller's own credential
-    go along. `answered`: a stream's own end was passed on. `takes_event`: what the caller was given of a stream ends
-    between two events, so that one of ours can follow. `hides_usage`: the current tier asks for usage that the caller
-    did not ask for, and must not see. `attempts_left` in all, of which `attempts_kept` belong to
-    later tiers. `repeatable`: it may be executed twice. `replayable`: its body may be sent a second time. `body_bytes`
+    go along. `answered`: a stream's own end was passed on. `told_error`: an error event of the provider's was.
+    `takes_event`: what the caller was given of a stream ends between two events, so that one of ours can follow.
+    `hides_usage`: the current tier asks for usage that the caller did not ask for, and must not see. `attempts_left` in
+    all, of which `attempts_kept` belong to later tiers. `repeatable`: it may be executed twice. `replayable`: its body
+    may be sent a second time. `body_bytes`
     are counted in `bodies`, the process's ledger. `demand` is what the body asks for in tokens (`dialects/demand`),
     None while nobody wanted to know. `first_tier`: the tier to begin with, from 1. `idempotency_key`: what makes the
     request the same as another one, None for none.
@@ -233,7 +234,8 @@ class Exchange:
         "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause", "credential",
         "deadline_at", "demand", "dialect", "document", "facts", "first_target", "first_tier", "hides_usage",
         "idempotency_key", "later_tiers", "model", "operation", "payload", "plan", "progress", "replayable", "reply",
-        "replaceable", "repeatable", "request", "takes_event", "tried_keys", "upstream_path",
+        "replaceable", "repeatable", "request", "takes_event", "told_error", "tried_keys",
+        "upstream_path",
     )  # fmt: skip
 
     bodies: BodyLedger
@@ -255,7 +257,7 @@ class Exchange:
         self.idempotency_key: str | None = None
         self.first_target = self.repeatable = self.replayable = True
         self.body_bytes = 0
-        self.replaceable = self.answered = self.takes_event = self.hides_usage = False
+        self.replaceable = self.answered = self.told_error = self.takes_event = self.hides_usage = False
         self.tried_keys: set[str] | None = None
         self.credential: Credential | None = None
         self.attempt: Attempt | None = None

@@ -7,7 +7,13 @@ from proxy.outcome import OutcomeKind
 
 
 def kind_of_leaving(exchange: Exchange) -> OutcomeKind:
-    """Returns the outcome of a cancelled exchange; a caller that leaves after a stream's last event had all of it."""
+    """Returns the outcome of a cancelled exchange.
+
+    A caller that leaves after a stream's last event had all of it; one that leaves after an error event of the
+    provider's does so because of that.
+    """
     if exchange.cancel_cause is CancelCause.DRAIN:
         return OutcomeKind.DRAINED
+    if exchange.told_error:
+        return OutcomeKind.ERROR_IN_ANSWER
     return OutcomeKind.OK if exchange.answered else OutcomeKind.CLIENT_LEFT

@@ -45,7 +45,9 @@ class BreakerStage:
             verdict, retry_after = verdict_of(outcome), outcome.retry_after
             return outcome
         except asyncio.CancelledError:
-            if exchange.answered:
+            if exchange.told_error:
+                verdict = Verdict.FAILURE
+            elif exchange.answered:
                 verdict = Verdict.SUCCESS
             raise
         finally:

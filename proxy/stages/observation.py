@@ -31,7 +31,7 @@ class ObservationStage:
         try:
             outcome = await call_next(exchange)
         except asyncio.CancelledError:
-            self._end(exchange, Outcome(kind_of_leaving(exchange), committed=exchange.answered))
+            self._end(exchange, Outcome(kind_of_leaving(exchange), committed=exchange.answered or exchange.told_error))
             raise
         except Exception:  # noqa: BLE001 - a bug in one request must not cost its caller the answer
             _log.exception("request %s met a bug", exchange.facts.request_id)

@@ -187,7 +187,8 @@ class SharedCall:
         exchange, recording = reader.exchange, self.recording
         scanner = recording.scanner
         if scanner is not None and not reader.behind:
-            exchange.takes_event, exchange.answered = scanner.between_events, scanner.done
+            exchange.takes_event, exchange.told_error = scanner.between_events, scanner.error is not None
+            exchange.answered = scanner.done and not exchange.told_error
         if self.outcome is None and len(recording.readers) == 1:
             self._cancel(exchange)
         elif self.outcome is None:
@@ -199,7 +200,7 @@ class SharedCall:
         """The last caller has gone: the call is over at once, whenever its task hears of it."""
         work, now = self.work, self._clock.now()
         work.cancel_cause = exchange.cancel_cause or CancelCause.CLIENT_LEFT
-        work.answered = exchange.answered
+        work.answered, work.told_error = exchange.answered, exchange.told_error
         kind = kind_of_leaving(work)
         for attempt in work.facts.attempts:
             if not attempt.ended_at:
@@ -208,7 +209,7 @@ class SharedCall:
         task = self._task
         if work.answered:
             self.recording.finish()
-        self._end(Outcome(kind, status=self.recording.status, committed=work.answered))
+        self._end(Outcome(kind, status=self.recording.status, committed=work.answered or work.told_error))
         if task is not None:
             task.cancel()
 

@@ -203,7 +203,8 @@ class Relay:
         self._call.exchange.takes_event = self._takes_event
         self._count()
         if self.meter is not None:
-            self._call.exchange.answered = self.meter.done
+            self._call.exchange.told_error = self.meter.error is not None
+            self._call.exchange.answered = self.meter.done and self.meter.error is None
 
     def _count(self) -> None:
         """What was told until now was used, though the rest is missing."""

@@ -27,3 +27,16 @@ def test_who_leaves_after_the_last_event_had_the_whole_answer(
     exchange = make_exchange()
     exchange.cancel_cause, exchange.answered = cause, answered
     assert kind_of_leaving(exchange) is kind
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [(CancelCause.CLIENT_LEFT, OutcomeKind.ERROR_IN_ANSWER), (CancelCause.DRAIN, OutcomeKind.DRAINED)],
+)
+def test_who_leaves_after_the_provider_s_error_leaves_because_of_it(
+    cause: CancelCause, answered: bool, kind: OutcomeKind
+) -> None:
+    exchange = make_exchange()
+    exchange.cancel_cause, exchange.answered, exchange.told_error = cause, answered, True
+    assert kind_of_leaving(exchange) is kind

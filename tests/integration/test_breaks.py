@@ -33,7 +33,7 @@ POLICY: dict[str, Any] = {
         "alpha": {"breaker": "off"},
         "beta": {"breaker": "off"},
         "brief": {"breaker": "off", "timeouts": SHORT},
-        "counted": {},
+        "counted": {"models": {f"leaves-{reset}-{key}": {} for reset in (True, False) for key in (True, False)}},
         "failing": {"timeouts": SHORT, "models": {f"broken-{name}": {} for name in HOW}},
         "claude": {"dialect": "anthropic", "breaker": "off", "timeouts": SHORT},
     },
@@ -218,6 +218,33 @@ async def test_error_event_after_content_passes_and_is_a_failure(lab: Lab) -> No
     assert b"[DONE]" not in answer.body
     assert (await lab.proxy.line_of(answer))["outcome"] == "error_in_answer"
     assert (await lab.row("breakers", provider="counted", model="m"))["failures"] == 1
+
+
+@pytest.mark.parametrize("key", [[], [("idempotency-key", "leaves-at-the-error")]], ids=["alone", "keyed"])
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "close"])
+async def test_error_event_is_a_failure_also_when_its_reader_leaves_at_once(
+    lab: Lab, reset: bool, key: list[tuple[str, str]]
+) -> None:
+    """As SDKs do, which raise at the event; the provider has not ended its answer by then."""
+    failed = named_event("response.failed", response={"error": {"code": "server_error", "message": "worn out"}})
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.chunk(DELTA)
+        await exchange.chunk(failed)
+        await asyncio.sleep(30)
+
+    lab["counted"].script = script
+    model = f"leaves-{reset}-{bool(key)}"
+    async with lab.wire() as wire:
+        body = {**RESPONSES_STREAM, "model": model}
+        await wire.send(request_bytes("POST", "/counted/v1/responses", headers=key, body=body))
+        await wire.reader.readuntil(failed)
+        wire.leave(reset=reset)
+    await lab["counted"].was_left()
+    await lab.idle()
+    assert lab.proxy.request_lines()[-1]["outcome"] == "error_in_answer"
+    assert (await lab.row("breakers", provider="counted", model=model))["failures"] == 1
 
 
 async def test_overload_after_the_text_passes_and_no_message_starts_twice(lab: Lab) -> None:

@@ -177,6 +177,20 @@ async def test_who_leaves_after_the_last_event_has_had_a_success() -> None:
     assert breaker.statistics(clock.now()).calls == LIMIT + 1
 
 
+async def test_who_leaves_after_the_provider_s_error_has_had_a_failure() -> None:
+    """SDKs raise at the event, and close."""
+    stage, breaker, _ = built()
+
+    async def cancelled(exchange: Exchange) -> Outcome:
+        exchange.told_error = True
+        raise asyncio.CancelledError
+
+    for _ in range(LIMIT):
+        with pytest.raises(asyncio.CancelledError):
+            await stage(make_exchange(Ask(stream=True)), cancelled)
+    assert breaker.state is BreakerState.OPEN
+
+
 async def test_a_retry_after_makes_the_open_state_longer() -> None:
     stage, breaker, clock = built()
     for _ in range(LIMIT):

@@ -79,3 +79,24 @@ async def test_who_leaves_after_the_last_event_has_had_all_of_it() -> None:
     answer = stored(call)
     assert answer is not None
     assert answer.body.endswith(DONE)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b'data: {"error":{"message":"busy","type":"overloaded_error"}}\n\n',
+        b'data: {"error":{"message":"busy","type":"overloaded_error"}}\n\n' + DONE,
+    ],
+)
+async def test_who_leaves_after_the_provider_s_error_has_had_a_failure(last: bytes) -> None:
+    shared = Shared()
+    caller = await shared.caller()
+    shared.script.begin()
+    shared.script.write(b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n' + last)
+    await settle()
+    await caller.leaves()
+    assert (caller.exchange.answered, caller.exchange.told_error) == (False, True)
+    (call,) = shared.ended
+    assert call.outcome is not None
+    assert (call.outcome.kind, call.outcome.committed) == (OutcomeKind.ERROR_IN_ANSWER, True)
+    assert stored(call) is None
