@@ -20,8 +20,31 @@ METHODS: Final = mostly(
     [b"post", b"CONNECT", b"TRACE", b"GOT", b"GET\t", b"G(T", b"\x00GET", b"PRI", b"DESCRIBE", b"PLAY", b""],
 )
 TARGETS: Final = mostly(
-    [b"/a", b"/v1/x%2Fy?q=%zz&&r", b"//b/../c", b"/*", b"/?", b"/v1/models/m:go;p=1,2", b'/{}|^`"<>'],
-    [b"*", b"http://p/a", b"a", b"/a b", b"/a\tb", b"/a\x7f", b"/\x01", b"/a\rb", b"", b"?q", b"p:80", b"/a#f"],
+    [
+        b"/a",
+        b"/v1/chat/completions",
+        b"/v1/x%2Fy?q=%zz&&r",
+        b"//b/../c",
+        b"/*",
+        b"/?",
+        b"/v1/models/m:go;p=1,2",
+        b'/{}|^`"<>',
+    ],
+    [
+        b"*",
+        b"http://p/a",
+        b"a",
+        b"/a b",
+        b"/a\tb",
+        b"/a\x7f",
+        b"/\x01",
+        b"/e\xc3\xa9",
+        b"/a\rb",
+        b"",
+        b"?q",
+        b"p:80",
+        b"/a#f",
+    ],
 )
 VERSIONS: Final = mostly(
     [b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0"],
@@ -79,7 +102,10 @@ SIZES: Final = mostly(
      b"%x_0",
      b"f" * 17, b"1" + b"0" * 16, b"%x\x0b", b"%x;a=\"\r\n", b"%x:", b"%x ;a"],
 )  # fmt: skip
-DATA: Final = st.sampled_from([b"hello", b"0\r\n\r\n", FORBIDDEN, b"\r\n", b"\xff\0\n", b"x" * 70])
+DATA: Final = st.sampled_from(
+    [b"hello", b'{"model":"m","stream":true}', b"0\r\n\r\n", FORBIDDEN, b"\r\n", b"\xff\0\n", b"x" * 70]
+)
+KINDS: Final = st.sampled_from([b"", b"", b"Content-Type: application/json"])
 AFTER_DATA: Final = mostly([b"\r\n"], [b"", b"\n", b"\r", b"x\r\n", b"\r\n\r\n", b" \r\n"], odds=30)
 LAST_CHUNKS: Final = mostly(
     [b"0\r\n", b"000\r\n", b"0;x=y\r\n"],
@@ -156,7 +182,7 @@ def request(draw: st.DrawFn) -> bytes:
     """One request."""
     line = draw(METHODS) + draw(SPACES) + draw(TARGETS) + draw(SPACES) + draw(VERSIONS) + draw(ENDS)
     field, body = draw(BODIES)
-    lines = [draw(HOSTS), field, draw(CONNECTIONS)]
+    lines = [draw(HOSTS), field, draw(CONNECTIONS), draw(KINDS)]
     lines += [draw(NAMES) + draw(COLONS) + draw(VALUES) for _ in range(draw(st.integers(0, 3)))]
     lines = draw(st.permutations([text for text in lines if text]))
     return line + b"".join(text + draw(ENDS) for text in lines) + draw(FINALS) + body

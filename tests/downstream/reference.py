@@ -9,8 +9,8 @@ from typing import Final
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NO_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_NO_TARGET: Final = re.compile(rb"[\x00-\x20\x7f]")
-_CHUNK: Final = re.compile(rb"([0-9a-fA-F]+)(?:;[^\r\n]*)?")
+_NO_TARGET: Final = re.compile(rb"[\x00-\x20\x7f-\xff]")
+_CHUNK: Final = re.compile(rb"([0-9a-fA-F]+)(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
 
 METHODS: Final = frozenset(
