@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.integration.caller import Answer
 from tests.integration.harness import ProxyProcess
+from tests.soak.__main__ import main
 from tests.soak.agents import Seen
 from tests.soak.bench import INSIDE, at_work
 from tests.soak.footprint import Footprint, Spy, footprint
@@ -183,3 +185,10 @@ def test_a_plan_takes_as_long_as_it_says(reloads: int | None) -> None:
     assert sum(parts) == pytest.approx(600.0)
     changes = [plan.changes(warm_up=warm_up) for warm_up in (True, False)]
     assert changes == {None: [None, None], 5: [2, 5], 1000: [100, 1000]}[reloads]
+
+
+def test_every_flag_of_the_command_is_of_the_plan() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(Plan)}
+    flags = main.make_context("soak", []).params
+    assert flags.pop("seconds") == 600
+    assert flags == {name: fields[name] for name in flags}
