@@ -18,11 +18,13 @@ from proxy.upstream.pool import Pool
 from proxy.upstream.redial import redial, worth_redialling
 from proxy.upstream.relay import Relay
 from proxy.upstream.shortage import cure_of
+from proxy.upstream.tunnel import Tunnel
 from proxy.upstream.upload import UploadPump
 from proxy.upstream.vigil import VANISHED
 from proxy.upstream.watch import Watch
 from proxy.upstream.whole import relay_whole
 from proxy.upstream.wire import AnswerHead, UpstreamConnection
+from proxy.websocket.handshake import agrees
 
 BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 STALE_STATUS: Final = 408
@@ -115,7 +117,9 @@ class Call:
             self._send_upload(connection, headers)
             return
         bare = not payload and (request.method in BODILESS or "content-length" not in request.fields)
-        head = headers.request_head(exchange, -1 if bare else len(payload))
+        size = -1 if bare else len(payload)
+        switches = bare and request.switch is not None
+        head = headers.handshake_head(exchange) if switches else headers.request_head(exchange, size)
         connection.write(head, payload)
         self.attempt.sent_bytes = len(head) + len(payload)
         if self._leaves_a_rest(connection):
@@ -159,6 +163,8 @@ class Call:
     async def answer(self) -> Outcome:
         """Relays the answer, or keeps it when it is a failing one. Raises what broke it."""
         message = self.message
+        if message.code == 101 and self._agreed(message):
+            return await Tunnel(self, self._answer_headers.forward(message.headers)).run()
         if message.code == 101 or not _framing_is_clear(message.headers):
             return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="the answer's framing is ambiguous")
         if message.code == STALE_STATUS and self.attempt.reused:
@@ -171,6 +177,11 @@ class Call:
             outcome = await relay.run()
         self.reusable = not message.should_close and self.payload.at_eof() and (self._pump is None or self._pump.done)
         return outcome
+
+    def _agreed(self, message: AnswerHead) -> bool:
+        request, connection = self.exchange.request, self.connection
+        assert connection is not None
+        return request.switch is not None and connection.switched and agrees(request.fields, message.headers)
 
     def not_connected(self, kind: OutcomeKind, error: BaseException) -> Outcome:
         """Returns the outcome of a failed dial: nothing was sent. Our own shortage is a refusal of our own."""

@@ -51,12 +51,13 @@ class UpstreamConnection(Link):
     """One connection to a provider, held for one attempt at a time. End every use with `Pool.put` or `kill`.
 
     `remote` is the address that it leads to; from `retire_at` on (monotonic seconds) it takes no more requests.
+    `switched`: both sides have left HTTP behind.
     """
 
     __slots__ = (
         "_bodiless", "_body", "_chunks", "_error", "_expecting", "_fed", "_head_size", "_heads", "_in_head",
-        "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_switched", "_until_close", "_waiter",
-        "ear", "forget", "idle_since", "remote", "retire_at", "uses", "watch",
+        "_lines", "_names", "_parser", "_phrase", "_shapes", "_spoiled", "_until_close", "_waiter",
+        "ear", "forget", "idle_since", "remote", "retire_at", "switched", "uses", "watch",
     )  # fmt: skip
 
     closed = None
@@ -80,7 +81,7 @@ class UpstreamConnection(Link):
         self._lines: list[bytes] = []
         self._phrase, self._head_size = b"", 0
         self._expecting = self._bodiless = self._in_head = self._fed = False
-        self._until_close = self._chunks = self._spoiled = self._switched = False
+        self._until_close = self._chunks = self._spoiled = self.switched = False
 
     def __repr__(self) -> str:
         return f"<UpstreamConnection {'usable' if self.usable else 'ended'}, {self.uses} uses>"
@@ -156,7 +157,7 @@ class UpstreamConnection(Link):
     def data_received(self, data: bytes) -> None:
         """Parses what came; bytes that nobody asked for are nobody's answer, and end the use of their connection."""
         if not self._expecting or self._parser is None:
-            if self._switched:
+            if self.switched:
                 self.beyond(data)
             self._spoiled = True
             return
@@ -166,7 +167,7 @@ class UpstreamConnection(Link):
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self._spoiled = self._switched = True
+            self._spoiled = self.switched = True
             self.beyond(data[upgrade.args[0] :])
         except HttpParserError:
             self._malformed()

@@ -16,6 +16,7 @@ from proxy.websocket.frames import (
     code_of,
     frame,
 )
+from tests.websocket.encoding import encoded
 
 MOST = 70_000
 
@@ -29,23 +30,6 @@ class Passing:
     def control(self, opcode: int, payload: bytes) -> bool:
         self.seen.append((opcode, payload))
         return (opcode, payload) != (PONG, b"ours")
-
-
-def encoded(
-    opcode: int, payload: bytes, *, final: bool = True, mask: bytes | None = None, packed: bool = False
-) -> bytes:
-    """RFC 6455 §5.2, written down a second time."""
-    first = opcode | (0x80 if final else 0) | (0x40 if packed else 0)
-    size = len(payload)
-    if size < 126:
-        head = bytes([first, size | (0x80 if mask else 0)])
-    elif size < 65536:
-        head = bytes([first, 126 | (0x80 if mask else 0)]) + size.to_bytes(2, "big")
-    else:
-        head = bytes([first, 127 | (0x80 if mask else 0)]) + size.to_bytes(8, "big")
-    if mask is None:
-        return head + payload
-    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
 
 
 masks = st.one_of(st.none(), st.binary(min_size=4, max_size=4))
