@@ -152,7 +152,7 @@ async def leaves(scene: Scene) -> None:
     async with scene.lab.wire() as wire:
         body = {"model": "keyed", **PROMPT}
         await wire.send(request_bytes("POST", f"{CHAT}{QUERY}", headers=HEADERS, body=body))
-        await keyed.has_seen(seen + 1)
+        await keyed.has_seen(seen + 1, within=20)
         wire.leave()
     await scene.lab.idle()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from typing import Any, Final
 
 from tests.integration.caller import Headers
@@ -62,14 +63,16 @@ def credentials(head: bytes) -> set[str]:
 def _needles() -> tuple[bytes, ...]:
     plain = _STEM.encode()
     shifted = (base64.b64encode(b"\0" * pad + plain * 2)[4:12] for pad in range(3))
-    return (plain, plain.hex().encode(), *(piece.lower() for piece in shifted))
+    secrets = [*map(mark, (*OURS, *CALLERS)), f"Bearer {mark('bearer')}"]
+    hashes = (hashlib.sha256(secret.encode()).hexdigest()[:12].encode() for secret in secrets)
+    return (plain, plain.hex().encode(), *(piece.lower() for piece in shifted), *hashes)
 
 
 NEEDLES: Final = _needles()
 
 
 def found(text: bytes) -> list[str]:
-    """Returns what stands around each mark in a text: plain, in other case, in hexadecimal or in base64."""
+    """Returns what stands around each mark in a text: plain, in other case, in hexadecimal, in base64 or hashed."""
     low = text.lower()
     places = [low.find(needle) for needle in NEEDLES]
     return [text[max(0, at - 80) : at + 80].decode("latin-1") for at in places if at >= 0]

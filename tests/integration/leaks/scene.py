@@ -176,7 +176,7 @@ async def _ends(scene: Scene) -> None:
     keyed.script = hangs
     seen = len(keyed.seen)
     asking = asyncio.ensure_future(scene.call("keyed"))
-    await keyed.has_seen(seen + 1)
+    await keyed.has_seen(seen + 1, within=20)
     scene.lab.proxy.signal(signal.SIGTERM)
     await asking
     assert await scene.lab.proxy.exited(within=20) == 0
