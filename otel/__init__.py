@@ -9,6 +9,7 @@
     prometheus.py    the table as text for /metrics
     push.py          the table as OTLP, from a thread of its own
     exporters.py     the SDK's exporters, imported only when asked for; their warnings, once a minute
+    session.py       how exporters reach a collector, and how little they take of its answers
     environment.py   OTEL_* read into one frozen object
     setup.py         puts it together: `build_telemetry(env, wall_ns=...)` gives `Telemetry`
 

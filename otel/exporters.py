@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
-    from requests import Session
 
 TIMEOUT_SECONDS: Final = 2.0
 _LOGGERS: Final = (
@@ -37,7 +36,9 @@ def span_exporter(name: str, *, timeout_seconds: float | None) -> SpanExporter:
         return ConsoleSpanExporter(out=sys.stdout)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter(timeout=timeout_seconds, session=_session())
+    from otel.session import CollectorSession
+
+    return OTLPSpanExporter(timeout=timeout_seconds, session=CollectorSession())
 
 
 def metric_exporter(name: str, *, timeout_seconds: float | None) -> MetricExporter:
@@ -48,20 +49,9 @@ def metric_exporter(name: str, *, timeout_seconds: float | None) -> MetricExport
         return ConsoleMetricExporter(out=sys.stdout)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-    return OTLPMetricExporter(timeout=timeout_seconds, session=_session())
+    from otel.session import CollectorSession
 
-
-def _session() -> Session:
-    """Returns a session to which only the exporters' own variables matter.
-
-    By itself it would send everything to a proxy of the environment, perhaps to this very process, and put a credential
-    of ~/.netrc in the place of the one that is meant for the collector.
-    """
-    from requests import Session
-
-    session = Session()
-    session.trust_env = False
-    return session
+    return OTLPMetricExporter(timeout=timeout_seconds, session=CollectorSession())
 
 
 class RareWarnings(logging.Filter):
