@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from tests.soak.agents import Seen
-from tests.soak.bench import Bench
+from tests.soak.bench import PATIENCE_SECONDS, Bench
 from tests.soak.footprint import Footprint
 from tests.soak.judge import judge_delay, judge_rest, judge_slopes
 from tests.soak.operator import Operator
@@ -170,7 +170,7 @@ async def run(plan: Plan, say: Callable[[str], None] = lambda text: None) -> Res
 
 async def _break(bench: Bench) -> None:
     """Opens a breaker, has a key rest and another parked; from then on nobody may come there."""
-    until = monotonic() + 30.0
+    until = monotonic() + PATIENCE_SECONDS
     while not _broken(await bench.proxy.status()):
         assert monotonic() < until, "a breaker, a resting key and a parked one could not be brought about"
         await bench.callers.ask("broken")
