@@ -269,7 +269,7 @@ class Connection(Lasting):
                 self._await_next()
                 whole = arrival.payload.at_eof() or await linger(arrival.payload)
                 if not (whole and keep_alive):
-                    expected = whole and arrival.should_close and not arrival.malformed
+                    expected = whole and arrival.should_close and not (arrival.malformed or arrival.switching)
                     break
                 if self.paused:
                     await self.drained()

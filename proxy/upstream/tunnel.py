@@ -65,6 +65,7 @@ class Side:
         try:
             passes = self.frames.feed(data)
         except Violation as violation:
+            self.other.write(violation.before)
             self._tunnel.violated(self, violation)
             return
         self.other.write(passes)
@@ -97,11 +98,25 @@ class Side:
         if self.frames.closed and self.other.frames.closed:
             return
         if not self.other.frames.between:
-            if self.link.transport is not None:
-                self.link.transport.abort()
+            self.cut()
         elif not self.other.frames.closed:
             self.write(close_frame(code, why, mask=self.mask))
             self.other.frames.closed = True
+
+    def cut(self) -> None:
+        """Ends its connection; what was written is still delivered, where it is taken."""
+        transport = self.link.transport
+        if transport is not None and self.link.paused:
+            transport.abort()
+        elif transport is not None:
+            transport.close()
+
+    def let_go(self) -> None:
+        """Its connection is somebody else's again."""
+        self.link.taker = None
+        if self.pausing:
+            self.pausing = False
+            self.link.resume_reading()
 
     def gone_by(self, now: float, idle: float) -> bool:
         """Returns whether it is there no more: it does not read, or does not answer our ping, for `idle` seconds."""
@@ -170,7 +185,8 @@ class Tunnel:
             # How it ended was known before the caller left.
             cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
         finally:
-            self._client.link.taker = self._provider.link.taker = None
+            self._client.let_go()
+            self._provider.let_go()
             self._call.attempt.usage = self._call.exchange.facts.usage = self._meter.usage
         return self._outcome
 

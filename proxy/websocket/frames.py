@@ -25,11 +25,15 @@ _MOST_REASON: Final = 123
 
 
 class Violation(Exception):
-    """Bytes that are no frames, or a message beyond its limit; `code` is what a close frame says of it."""
+    """Bytes that are no frames, or a message beyond its limit; `code` is what a close frame says of it.
+
+    `before` came together with them, and still passes: a frame that lacks its end would be completed by what follows.
+    """
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
         self.code = code
+        self.before = b""
 
 
 class _Head(NamedTuple):
@@ -77,35 +81,45 @@ class Frames:
         return not self._left
 
     def feed(self, data: bytes) -> bytes:
-        """Returns what passes now. Raises `Violation`; what came before it in `data` is lost."""
+        """Returns what passes now. Raises `Violation`."""
         if self.closed:
             return b""
         if self._head:
             data, self._head = self._head + data, b""
-        at, begin, size = 0, 0, len(data)
         passes: list[bytes] = []
-        while at < size and not self.closed:
-            if self._left:
-                at += self._payload(data, at)
-                continue
-            head = _head(data, at)
-            if head is None:
-                break
-            if head.opcode & _CONTROL:
-                end = at + head.size + head.length
-                if end > size:
+        try:
+            self._walk(data, passes)
+        except Violation as violation:
+            violation.before = b"".join(passes)
+            raise
+        return b"".join(passes)
+
+    def _walk(self, data: bytes, passes: list[bytes]) -> None:
+        """Follows the frames in these bytes, and adds what passes, also where it raises."""
+        at, begin, size = 0, 0, len(data)
+        try:
+            while at < size and not self.closed:
+                if self._left:
+                    at += self._payload(data, at)
+                    continue
+                head = _head(data, at)
+                if head is None:
                     break
-                if not self._control(head, data[at:end]):
-                    passes.append(data[begin:at])
-                    begin = end
-                at = end
-            else:
-                self._begins(head)
-                at += head.size
+                if head.opcode & _CONTROL:
+                    end = at + head.size + head.length
+                    if end > size:
+                        break
+                    if not self._control(head, data[at:end]):
+                        passes.append(data[begin:at])
+                        begin = end
+                    at = end
+                else:
+                    self._begins(head)
+                    at += head.size
+        finally:
+            passes.append(data[begin:at])
         if not self.closed:
             self._head = data[at:]
-        passes.append(data[begin:at])
-        return b"".join(passes)
 
     def _payload(self, data: bytes, at: int) -> int:
         """Lets payload pass; returns how many bytes."""

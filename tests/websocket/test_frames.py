@@ -118,6 +118,16 @@ def test_what_follows_a_close_is_nothing() -> None:
     assert code_of(listener.seen[0][1]) == 4001
 
 
+def test_what_came_before_a_violation_still_passes() -> None:
+    fine = encoded(1, b"fine", mask=b"abcd") + encoded(PING, b"?")
+    frames = Frames(Passing(), most=MOST)
+    assert frames.feed(fine[:7]) == fine[:7]
+    with pytest.raises(Violation) as caught:
+        frames.feed(fine[7:] + encoded(PONG, b"ours") + encoded(7, b"x"))
+    assert caught.value.before == fine[7:]
+    assert frames.between
+
+
 @pytest.mark.parametrize(
     "stream",
     [
