@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.caller import call
+from tests.integration.caller import call, request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, CHAT_STREAM, DONE, EMBED, answers, event, hangs, said, says, streams
 
@@ -127,14 +128,33 @@ async def test_breaker_changes_are_counted_logged_and_shown(lab: Lab) -> None:
     assert '"breaker open"' in lab.proxy.log()
 
 
+ODD_METHODS = ["POST", "PUT", "PURGE", "PROPFIND", "SEARCH", "JABBER"]
+ODD_PATHS = ["/v1/chat/completions", "/beta/v1/embeddings", "/{}/v1/messages", "/beta/v1/{}", "/v1/files/{}?q={}"]
+
+
+async def ask_oddly(lab: Lab, name: str) -> Counter[int]:
+    """Calls in every odd way, with a name of its own in all that a caller may choose; returns what was answered."""
+    own = [(header, name) for header in ("x-agent-id", "user-agent", "x-sponson-class")]
+    body = {**CHAT, "model": name, "user": name, "metadata": {"user_id": name}}
+    statuses: Counter[int] = Counter()
+    for method in ODD_METHODS:
+        for path in ODD_PATHS:
+            async with lab.wire() as wire:
+                request = request_bytes(method, path.format(name, name), headers=own, body=body)
+                await wire.send(request.replace(b"proxy.test", f"{name}.test".encode()))
+                statuses[(await wire.answer(method=method)).status] += 1
+    return statuses
+
+
 async def test_callers_cannot_make_series_without_end(lab: Lab) -> None:
-    for number in range(40):
-        await lab.call("/beta/v1/chat/completions", {**CHAT, "model": f"invented-{number}"})
-        await lab.call(f"/beta/v1/path-{number}", CHAT, method=f"M{number}")
-    text = (await lab.proxy.get("/metrics")).body.decode()
-    assert "path-" not in text
-    assert 'method="M' not in text
-    assert "invented-" not in text
+    for number in range(4):
+        assert await ask_oddly(lab, f"invented{number}") == {200: 10, 400: 5, 404: 15}
+    before = await metrics(lab)
+    for number in range(20):
+        await ask_oddly(lab, f"invented{number + 4}")
+    now = await metrics(lab)
+    assert not [series for series in now if "invented" in str(series) or "PURGE" in str(series)]
+    assert set(now) == set(before)
 
 
 @pytest.mark.parametrize(
