@@ -12,6 +12,7 @@
     traffic.py    callers who must not see an error: so many calls a second; and those who stand in a queue
     rough.py      the provider that does everything wrong
     visits.py     all other kinds of traffic, one function each, and what a caller may see; a new kind is a line there
+    talks.py      WebSockets: the provider's side of one, and the caller's
     visitors.py   visits by the clock
     simulated.py  `sponson sim` as the provider of the profile research-agents
     agents.py     the agents of that profile, each answer checked and timed

@@ -199,7 +199,11 @@ def _renamed_key(wanted: Wanted, key: str, secrets: Path) -> dict[str, Any]:
 
 def _routes(wanted: Wanted) -> list[dict[str, Any]]:
     routes: list[dict[str, Any]] = [
-        {"name": "files", "match": {"path": ["/v1/files", "/v1/early"]}, "tiers": [{"provider": "rough"}]},
+        {
+            "name": "files",
+            "match": {"path": ["/v1/files", "/v1/early", "/v1/realtime"]},
+            "tiers": [{"provider": "rough"}],
+        },
         {"name": "rough", "match": {"model": "rough-*"}, "tiers": [{"provider": "rough"}], "retry": {"base": "10ms"}},
         {
             "name": "agents",

@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tests.integration.scripted import Exchange, ScriptedProvider
+from tests.soak.talks import REALTIME, repeats
 
 PREFIX = "rough-"
 FILES, EARLY = "/v1/files", "/v1/early"
@@ -125,6 +126,9 @@ class Rough:
         if path == EARLY:
             await exchange.reply(413, {"error": {"message": "too large", "type": "invalid_request_error"}})
             exchange.close()
+            return
+        if path.startswith(REALTIME):
+            await repeats(exchange, self._draw)
             return
         await exchange.read_body()
         if path == FILES:

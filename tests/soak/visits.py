@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tests.integration.caller import Answer, Wire, request_bytes
 from tests.soak.rough import DONE, EARLY, FAULTS, FILES, PREFIX
+from tests.soak.talks import converse
 
 PATIENCE_SECONDS = 60.0
 CHAT = "/v1/chat/completions"
@@ -208,6 +209,14 @@ async def talks_nonsense(visit: Visit) -> str:
     return "4xx"
 
 
+async def talks(visit: Visit) -> str:
+    """Holds a conversation over a WebSocket."""
+    try:
+        return await converse(visit.port, visit.draw)
+    except (ValueError, asyncio.IncompleteReadError) as error:
+        raise Surprise(f"a conversation: {error!r}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of traffic; `weight` is how often it comes beside the others."""
@@ -227,6 +236,7 @@ KINDS = (
     Kind(name="pipelines", weight=1, visit=pipelines),
     Kind(name="stays", weight=1, visit=stays),
     Kind(name="says nothing", weight=2, visit=says_nothing),
+    Kind(name="converses", weight=3, visit=talks),
     Kind(name="talks nonsense", weight=1, visit=talks_nonsense),
 )
 """All traffic beside the calls that must not fail. Another kind is another function and a line here."""
