@@ -17,7 +17,7 @@ help:
 	@echo 'make test    every test'
 	@echo 'make check   format, lint, types, architecture'
 	@echo 'make bench   the benchmark'
-	@echo 'make soak    a thousand reloads under traffic; 25 minutes'
+	@echo 'make soak    everything at once for ten minutes; then nothing may be left of it'
 	@echo 'make format  rewrite the sources in the house format'
 	@echo 'make clean   remove what the others made'
 
