@@ -8,16 +8,13 @@ whose last bytes found no room in it: such a FIN has not been sent yet.
 from __future__ import annotations
 
 import asyncio
-import select
 from typing import Final
 
+from proxy.downstream.socket_state import has_left
 from proxy.link import Link
 
 ASK_SECONDS: Final = 0.5
 """Between two questions; a client that leaves lets its provider go within a second."""
-_RESET: Final = select.POLLERR | select.POLLHUP
-_CLOSED: Final = getattr(select, "POLLRDHUP", 0)
-"""Linux alone tells of a FIN that stands behind unread bytes."""
 
 
 class Departing(Link):
@@ -66,14 +63,3 @@ class Departing(Link):
             transport.abort()
         else:
             self._asks = asyncio.get_running_loop().call_later(ASK_SECONDS, self._ask)
-
-
-def has_left(transport: asyncio.Transport, *, closed: bool) -> bool:
-    """Whether the client has reset the connection, or (`closed`) ended its side of it behind what it has sent."""
-    one = transport.get_extra_info("socket")
-    number = one.fileno() if one is not None else -1
-    if number < 0:
-        return False
-    asked = select.poll()
-    asked.register(number, _CLOSED if closed else 0)
-    return any(events & (_RESET | _CLOSED) for _, events in asked.poll(0))

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final, Protocol, TypeVar
 
 from proxy.downstream.departure import Departing
-from proxy.downstream.socket_state import half_close, has_left, has_unread, unsent_bytes
+from proxy.downstream.socket_state import half_close, has_unread, unsent_bytes
 
 KEEP_ALIVE_SECONDS: Final = 310.0
 """Longer than the pools of known clients keep theirs (300 s at most), so that they end it, and none asks meanwhile."""
@@ -123,16 +123,8 @@ class Lasting(Departing):
         self._idle_due = self._loop.time() + KEEP_ALIVE_SECONDS
         self._silent = False
 
-    def pause_reading(self) -> None:
-        """Brings nothing more for now; who leaves meanwhile is seen all the same."""
-        super().pause_reading()
-        self._look_by(self._loop.time() + AGAIN_SECONDS)
-
     def _head_begins(self) -> None:
-        self._head_due = self._loop.time() + HEAD_SECONDS
-        self._look_by(self._head_due)
-
-    def _look_by(self, due: float) -> None:
+        due = self._head_due = self._loop.time() + HEAD_SECONDS
         if self._timer is not None and self._timer.when() > due:
             self._timer.cancel()
             self._timer = self._loop.call_at(due, self._look)
@@ -141,10 +133,6 @@ class Lasting(Departing):
         """Ends what is due, and else looks again later."""
         self._timer = None
         if self.transport is None:
-            return
-        if self._pauses and has_left(self.transport):
-            # An event loop that is to read nothing does not tell this.
-            self.end_now()
             return
         now = self._loop.time()
         due = self._due(now)
@@ -166,5 +154,4 @@ class Lasting(Departing):
         if self._head_due:
             # Nobody needs the next request before this one is answered; perhaps nobody reads either.
             self._head_due = now + HEAD_SECONDS
-        again = now + AGAIN_SECONDS
-        return again if self._pauses else max(self._idle_due, again)
+        return max(self._idle_due, now + AGAIN_SECONDS)

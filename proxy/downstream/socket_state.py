@@ -11,8 +11,9 @@ import termios
 from typing import Final
 
 _NONE: Final = struct.pack("i", 0)
+_RESET: Final = select.POLLERR | select.POLLHUP
 _CLOSED: Final = getattr(select, "POLLRDHUP", 0)
-"""A reset, and a close of both sides, are always told."""
+"""Linux alone tells of a FIN that stands behind unread bytes."""
 
 
 def has_unread(transport: asyncio.Transport) -> bool:
@@ -26,14 +27,14 @@ def has_unread(transport: asyncio.Transport) -> bool:
         return False
 
 
-def has_left(transport: asyncio.Transport) -> bool:
-    """Whether the client has closed its side, or the whole, though not all that it sent was read."""
+def has_left(transport: asyncio.Transport, *, closed: bool) -> bool:
+    """Whether the client has reset the connection, or (`closed`) ended its side of it behind what it has sent."""
     number = _number(transport)
     if number < 0:
         return False
-    look = select.poll()
-    look.register(number, _CLOSED)
-    return bool(look.poll(0))
+    asked = select.poll()
+    asked.register(number, _CLOSED if closed else 0)
+    return any(events & (_RESET | _CLOSED) for _, events in asked.poll(0))
 
 
 def half_close(transport: asyncio.Transport) -> bool:
