@@ -34,21 +34,25 @@ class Heard:
     keeps: bool
 
 
-def read_answer(data: bytes, *, method: bytes) -> Heard:
-    """Reads the answer from a connection that ends after these bytes. Raises `Doubt`."""
+def read_answer(data: bytes, *, method: bytes, kind: bool = False) -> Heard:
+    """Reads the answer from a connection that ends after these bytes. Raises `Doubt`.
+
+    A `kind` reader does not ask how a body would be framed that cannot be there.
+    """
     while True:
         version, status, phrase, fields, data = _head(data)
         if status == 101:
             raise Doubt
         if status >= 200:
             break
-    body, whole, rest = _body(fields, data, bodiless=method == b"HEAD" or status in BODILESS)
+    bodiless = method == b"HEAD" or status in BODILESS
+    body, whole, rest = (b"", True, data) if bodiless and kind else _body(fields, data, bodiless=bodiless)
     tokens = _tokens(fields)
     # RFC 9112 §6.1: a coding in version 1.0 may be believed, but its connection is not to be trusted.
     coded = any(name.lower() == b"transfer-encoding" for name, _ in fields)
     keeps = (b"keep-alive" in tokens and not coded) if version == b"0" else True
     framed = any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in fields)
-    ends = not framed and not (method == b"HEAD" or status in BODILESS)
+    ends = not framed and not bodiless
     keeps = keeps and b"close" not in tokens and whole and not rest and not ends
     return Heard(status=status, phrase=phrase, fields=fields, body=body, whole=whole, keeps=keeps)
 

@@ -27,15 +27,15 @@ ASKS = [
     b"GET /a HTTP/1.0\r\n\r\n",
 ]
 KEPT = {429, *range(500, 1000)}
-READ_OTHERWISE = re.compile(rb":[ \t]*\r(?!\n)|(?m:^)HTTP/[^\n]*\n ")
+READ_OTHERWISE = re.compile(rb":(?:[ \t]|\r?\n[ \t])*\r(?!\n)|(?m:^)HTTP/[^\n]*\n ")
 """Where llhttp, made lenient for careless heads, takes a bare CR for the end of a line, and white space for nothing."""
 OURS = frozenset(b"content-length transfer-encoding connection".split())
 
 
-def heard(data: bytes, method: bytes) -> Heard | None:
-    """The strict reader's answer; None for its doubt."""
+def heard(data: bytes, method: bytes, *, kind: bool = False) -> Heard | None:
+    """What a reader finds; None for its doubt."""
     try:
-        return read_answer(data, method=method)
+        return read_answer(tidy(data) if kind else data, method=method, kind=kind)
     except Doubt:
         return None
 
@@ -43,7 +43,7 @@ def heard(data: bytes, method: bytes) -> Heard | None:
 def check(line: Line, runner: asyncio.Runner, ask: bytes, data: bytes, *, keeps: bool) -> None:
     """Lets the provider write these bytes, and compares what the caller received with what other readers find."""
     method = ask.split(b" ")[0]
-    strict, kind = heard(data, method), heard(tidy(data), method)
+    strict, kind = heard(data, method), heard(data, method, kind=True)
     good = kind is not None and kind.keeps
     line.provider.forget()
     line.provider.answer = lambda _: (data, not (good and keeps), good)
