@@ -14,6 +14,8 @@ Rank = tuple[int, float]
 """A kind, and since when; the lowest goes first."""
 MOST_CONNECTIONS: Final = 1 << 13
 """Some 6 KiB each."""
+LOOK_AGAIN_SECONDS: Final = 0.1
+"""For so long nobody looks again once nobody was found: all may be busy, and one comes for each who leaves."""
 _PART: Final = 64
 _FEWEST: Final = 8
 
@@ -49,6 +51,7 @@ class Room(Generic[G]):
         self._now = now
         self._here: dict[G, None] = {}
         self._next: list[tuple[Rank, G]] = []
+        self._look_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._here)
@@ -72,15 +75,25 @@ class Room(Generic[G]):
     def relieve(self) -> bool:
         """Ends the connection that is the first to go; returns False when all stay."""
         now = self._now()
-        for _ in range(2):
-            while self._next:
-                rank, one = self._next.pop()
-                if one in self._here and one.rank(now) == rank and not one.unread:
-                    del self._here[one]
-                    self.sent_away += 1
-                    one.end_now()
-                    return True
-            self._next = self._first(now)
+        if self._end_next(now):
+            return True
+        if now < self._look_at:
+            return False
+        self._next = self._first(now)
+        if self._end_next(now):
+            return True
+        self._look_at = now + LOOK_AGAIN_SECONDS
+        return False
+
+    def _end_next(self, now: float) -> bool:
+        """Ends the first of those that were chosen and may still go."""
+        while self._next:
+            rank, one = self._next.pop()
+            if one in self._here and one.rank(now) == rank and not one.unread:
+                del self._here[one]
+                self.sent_away += 1
+                one.end_now()
+                return True
         return False
 
     def _first(self, now: float) -> list[tuple[Rank, G]]:

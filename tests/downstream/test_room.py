@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.downstream.room import Rank, Room
+from proxy.downstream.room import LOOK_AGAIN_SECONDS, Rank, Room
 
 
 @dataclass(slots=True, eq=False)
@@ -18,8 +19,10 @@ class Guest:
     standing: Rank | None
     unread: bool = False
     ended: bool = False
+    asked: int = 0
 
     def rank(self, now: float) -> Rank | None:
+        self.asked += 1
         return self.standing
 
     def end_now(self) -> None:
@@ -30,8 +33,10 @@ class Guest:
 RANKS = st.none() | st.tuples(st.integers(0, 2), st.floats(0, 100))
 
 
-def filled(most: int, standings: list[tuple[Rank | None, bool]]) -> tuple[Room[Guest], list[Guest]]:
-    room: Room[Guest] = Room(most, now=lambda: 0.0)
+def filled(
+    most: int, standings: list[tuple[Rank | None, bool]], *, now: Callable[[], float] = lambda: 0.0
+) -> tuple[Room[Guest], list[Guest]]:
+    room: Room[Guest] = Room(most, now=now)
     guests = [Guest(room, standing, unread) for standing, unread in standings]
     for guest in guests:
         room.append(guest)
@@ -93,3 +98,15 @@ def test_who_leaves_makes_room_and_says_so_even_twice() -> None:
     room.remove(guests[0])
     assert left == [1, 1]
     assert list(room) == [guests[1]]
+
+
+def test_where_all_are_busy_they_are_asked_now_and_then_only_however_many_knock() -> None:
+    times = [5.0]
+    room, guests = filled(4, [(None, False)] * 4, now=lambda: times[0])
+    assert not any(room.relieve() for _ in range(100))
+    assert [guest.asked for guest in guests] == [1] * 4
+    guests[2].standing = (1, 0.0)
+    assert not room.relieve()
+    times[0] += LOOK_AGAIN_SECONDS
+    assert room.relieve()
+    assert [guest.ended for guest in guests] == [False, False, True, False]
