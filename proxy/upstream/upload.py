@@ -58,5 +58,5 @@ class UploadPump:
             # Its traceback would keep this pump alive, and its connection.
             self.problem = problem.with_traceback(None)
             connection.abort()
-        except ConnectionError:
+        except OSError:
             return

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import cast
 
 import pytest
@@ -17,7 +18,7 @@ from tests.fakes import FakeUpload, settle
 class FakeConnection:
     """Keeps what is written; slow from `pause_after` bytes on until it is released."""
 
-    def __init__(self, *, pause_after: int = 1 << 30, lost: bool = False) -> None:
+    def __init__(self, *, pause_after: int = 1 << 30, lost: Exception | None = None) -> None:
         self.written: list[bytes] = []
         self.ear = None
         self.aborted = 0
@@ -39,8 +40,8 @@ class FakeConnection:
 
     async def drain(self) -> None:
         self.drains += 1
-        if self._lost:
-            raise ConnectionResetError
+        if self._lost is not None:
+            raise self._lost
         await self.released.wait()
 
     def abort(self) -> None:
@@ -101,11 +102,24 @@ async def test_a_provider_that_does_not_read_holds_the_caller_back() -> None:
     assert (connection.data, pump.done) == (b"12345678", True)
 
 
-async def test_a_connection_that_is_lost_ends_it_without_a_problem_of_the_body() -> None:
-    connection = FakeConnection(pause_after=1, lost=True)
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError(errno.ECONNRESET, "reset"),
+        TimeoutError(errno.ETIMEDOUT, "nothing was acknowledged any more"),
+        OSError(errno.EHOSTUNREACH, "no route to it"),
+    ],
+    ids=["reset", "vanished", "no route"],
+)
+async def test_a_connection_that_is_lost_ends_it_without_a_problem_of_the_body(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = FakeConnection(pause_after=1, lost=error)
     pump = pumped(FakeUpload([b"1234", b"5678"], length=8), connection)
     await settle()
-    assert (connection.data, pump.problem) == (b"1234", None)
+    assert (connection.data, pump.problem, pump.done) == (b"1234", None, False)
+    # Who waits for the answer is told why; it is no failure of the task.
+    assert not caplog.records
 
 
 async def test_a_pump_that_is_stopped_passes_nothing_on_any_more() -> None:
