@@ -12,6 +12,8 @@ from proxy.fields import Fields, HeadTooLarge, TargetTooLong, fields_of
 from proxy.link import Link
 
 LINGER_SECONDS: Final = 2.0
+LONGEST_LINGER_SECONDS: Final = 30.0
+"""After an early answer a client that sends on is listened to so long at most, and one that sends nothing shorter."""
 VERSIONS: Final = {"1.1": (1, 1), "1.0": (1, 0)}
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -134,7 +136,9 @@ async def linger(payload: Body) -> bool:
     # A stopped upload lets go of the reader in its own next step.
     await asyncio.sleep(0)
     with contextlib.suppress(TimeoutError, BodyBroken):
-        async with asyncio.timeout(LINGER_SECONDS):
+        loop = asyncio.get_running_loop()
+        last = loop.time() + LONGEST_LINGER_SECONDS
+        async with asyncio.timeout(LINGER_SECONDS) as limit:
             while await payload.readany():
-                pass
+                limit.reschedule(min(loop.time() + LINGER_SECONDS, last))
     return payload.is_eof()

@@ -73,11 +73,12 @@ class Call:
     def reuse(self) -> UpstreamConnection | None:
         """Takes an idle connection; None when there is none."""
         now = self.clock.now()
-        pool, attempt, progress = self._pool, self.attempt, self.exchange.progress
+        pool, attempt, exchange = self._pool, self.attempt, self.exchange
         attempt.address = pool.peer
-        if progress is not None:
-            progress.on_wire(now)
-        connection = self.connection = pool.take(now) if self.exchange.repeatable else pool.take_silent(now)
+        if exchange.progress is not None:
+            exchange.progress.on_wire(now)
+        again = exchange.repeatable and exchange.replayable and exchange.payload is not None
+        connection = self.connection = pool.take(now) if again else pool.take_silent(now)
         if connection is not None:
             attempt.reused = True
             attempt.connected_at = now
@@ -85,8 +86,7 @@ class Call:
 
     async def dial(self) -> UpstreamConnection:
         """Opens a connection within the connect limit and the deadline. Raises what prevented it."""
-        pool, attempt = self._pool, self.attempt
-        now = self.clock.now()
+        pool, attempt, now = self._pool, self.attempt, self.clock.now()
         due = min(now + attempt.limits.connect, self.exchange.deadline_at)
         if due <= now:
             self.late = True
@@ -121,8 +121,8 @@ class Call:
         switches = bare and request.switch is not None
         head = headers.handshake_head(exchange) if switches else headers.request_head(exchange, size)
         connection.write(head, payload)
-        self.attempt.sent_bytes = len(head) + len(payload)
-        if self._leaves_a_rest(connection):
+        sent = self.attempt.sent_bytes = len(head) + len(payload)
+        if sent > SURELY_SENT and not _is_sent(connection):
             connection.ear = Ear(connection.transport)
         if not exchange.replayable:
             exchange.forget_body()
@@ -231,16 +231,11 @@ class Call:
         if connection.ear is not None:
             connection.ear.close()
             connection.ear = None
-        if self.reusable and not self._leaves_a_rest(connection):
+        sent = self._pump is None and self.attempt.sent_bytes <= SURELY_SENT
+        if self.reusable and (sent or _is_sent(connection)):
             self._pool.put(connection, self.clock.now())
         else:
             connection.kill()
-
-    def _leaves_a_rest(self, connection: UpstreamConnection) -> bool:
-        """Whether a part of the request waits to be sent still, after its answer: no other may come behind it."""
-        if self._pump is None and self.attempt.sent_bytes <= SURELY_SENT:
-            return False
-        return connection.transport is not None and connection.transport.get_write_buffer_size() > 0
 
     def content_came(self, now: float) -> None:
         """Notes the first content of the answer, once; what a failing one brings is no content."""
@@ -291,6 +286,11 @@ class Call:
             self.exchange.reply.abort()
         if self.connection is not None:
             self.connection.abort()
+
+
+def _is_sent(connection: UpstreamConnection) -> bool:
+    """Whether no part of a request waits to be sent still, after its answer: no other may come behind it."""
+    return connection.transport is None or not connection.transport.get_write_buffer_size()
 
 
 def _framing_is_clear(fields: Fields) -> bool:

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from proxy.downstream.arrival import LINGER_SECONDS
+from proxy.downstream.arrival import LINGER_SECONDS, LONGEST_LINGER_SECONDS
 from proxy.downstream.incoming import SLOWEST, STALL_SECONDS
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
@@ -59,6 +59,32 @@ def test_an_early_answer_to_a_stalled_upload_ends_its_connection_after_the_linge
             assert await visitor.rest() == b""
             gc.collect()
             await settle()
+
+    hurried(scene)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "heard"), [(LONGEST_LINGER_SECONDS - 2, True), (LONGEST_LINGER_SECONDS + 2, False)]
+)
+def test_a_client_that_sends_on_after_an_early_answer_is_listened_to_within_bounds(seconds: float, heard: bool) -> None:
+    """It may read the answer only when it has sent everything, and a reset would take it away."""
+
+    async def early(exchange: Exchange) -> Outcome:
+        exchange.reply.start(413, b"Content Too Large", b"", length=3, body=b"big")
+        return answered(413)
+
+    async def scene(loop: HurriedLoop) -> None:
+        async with data_server(early) as running, visiting(running.port, patience=LONG) as visitor:
+            await visitor.send(POST + b"content-length: 1000000\r\n\r\n")
+            began = loop.time()
+            while loop.time() < began + seconds and running.server.protocols.connections:
+                visitor.writer.write(bytes(1000))
+                await asyncio.sleep(0.01)
+                await loop.pass_time(LINGER_SECONDS / 2)
+            assert bool(running.server.protocols.connections) is heard
+            if heard:
+                await loop.pass_time(LINGER_SECONDS)
+                assert read_answer(await visitor.rest())[0].status == 413
 
     hurried(scene)
 

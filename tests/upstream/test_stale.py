@@ -14,7 +14,7 @@ from proxy.outcome import OutcomeKind
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
 from tests.upstream.peer import PATIENCE_SECONDS, RESET_ON_CLOSE, Peer, answering
-from tests.upstream.rig import JSON_HEAD, Rig, with_length
+from tests.upstream.rig import CHAT, JSON_HEAD, Rig, with_length
 
 NO_LINGER = struct.pack("ii", 0, 0)
 ANSWER = with_length(JSON_HEAD, b"{}")
@@ -47,8 +47,9 @@ async def served_once() -> AsyncIterator[tuple[Rig, socket.socket, socket.socket
         await rig.pool.close()
 
 
+@pytest.mark.parametrize("why", ["repeatable", "replayable"])
 @pytest.mark.parametrize("way", ["fin", "reset", "half-close", "bytes"])
-async def test_what_must_not_be_sent_twice_is_not_sent_where_its_peer_has_just_ended(way: str) -> None:
+async def test_what_must_not_be_sent_twice_is_not_sent_where_its_peer_has_just_ended(way: str, why: str) -> None:
     async with served_once() as (rig, accepted, listener):
         # The event loop does not run between this and the choice of the connection: it has not heard of it.
         if way == "bytes":
@@ -59,7 +60,7 @@ async def test_what_must_not_be_sent_twice_is_not_sent_where_its_peer_has_just_e
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE if way == "reset" else NO_LINGER)
             accepted.close()
         serving = asyncio.ensure_future(serve(listener))
-        outcome, attempt = await rig.call(repeatable=False)
+        outcome, attempt = await rig.call(CHAT, **{why: False})
         (await serving).close()
         assert (outcome.kind, attempt.reused, rig.pool.dials) == (OutcomeKind.OK, False, 2)
         assert rig.pool.reuses == 0
