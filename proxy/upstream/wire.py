@@ -187,16 +187,16 @@ class UpstreamConnection(Link):
         if exc is not None and self.ear is not None:
             self.ear.tell(self.data_received)
         self._parser = None
-        self._error = exc if isinstance(exc, OSError) else ConnectionEnded("the connection was closed")
+        error = self._error = exc if isinstance(exc, OSError) else ConnectionEnded("the connection was closed")
         body, self._body = self._body, None
         if body is not None:
             if exc is None and self._until_close:
                 body.end()
             else:
-                body.fail("the connection was reset" if exc else "the connection was closed")
+                body.fail(error.strerror or "the connection broke")
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(self._error)
-        self.end_writing(self._error)
+            self._waiter.set_exception(error)
+        self.end_writing(error)
 
     # What the parser tells.
 
