@@ -6,6 +6,8 @@
 | call | one attempt's state: its connection, its watch, its answer |
 | whole | passing an answer on that has come whole |
 | relay | passing every other answer on: hold-back, pieces, visible breaks |
+| tunnel | a WebSocket that was agreed to: its limits, and how it ends |
+| side | one end of it: frames that pass, backpressure, signs of life |
 | keep | failing answers, held back whole |
 | meter | looking at copies: usage, errors and first content |
 | headers | request and answer headers: what is forwarded, what is added |

@@ -8,137 +8,23 @@ message beyond the route's `body.max`, a side that neither reads nor answers, or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy.dialects.realtime import RealtimeMeter
 from proxy.exchange import CancelCause
-from proxy.link import Link
 from proxy.outcome import Outcome, OutcomeKind
-from proxy.websocket.frames import (
-    BAD_GATEWAY,
-    CLOSE,
-    GOING_AWAY,
-    PING,
-    PONG,
-    TOO_BIG,
-    Frames,
-    Violation,
-    close_frame,
-    code_of,
-    frame,
-)
+from proxy.upstream.side import Side
+from proxy.websocket.frames import BAD_GATEWAY, GOING_AWAY, TOO_BIG, Violation
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call
 
 CLOSE_SECONDS: Final = 2.0
 """How long a side may take to answer a close, and the provider to end the connection after it."""
+FLUSH_SECONDS: Final = 0.5
 LONGEST_LOOK: Final = 5.0
 _FAILURES: Final = range(1011, 1015)
 """Codes by which a server says that it fails: error, restart, overload, bad gateway (IANA's registry)."""
-
-
-Text = Callable[[bytes, bool], None]
-
-
-class Side:
-    """One end of a tunnel; `mask` is what frames of ours to it are masked with."""
-
-    __slots__ = ("pausing", "_tunnel", "code", "frames", "heard_at", "link", "mask", "other", "pinged", "stuck_at")
-
-    other: Side
-
-    def __init__(self, tunnel: Tunnel, link: Link, *, most: int, mask: bytes | None, text: Text | None = None) -> None:
-        self._tunnel = tunnel
-        self.link = link
-        self.frames = Frames(self, most=most, text=text)
-        self.mask = mask
-        self.heard_at = tunnel.now()
-        self.stuck_at = 0.0
-        self.code: int | None = None
-        self.pinged = self.pausing = False
-
-    def received(self, data: bytes) -> None:
-        """Passes what came to the other side; where that does not take it, no more is brought."""
-        self.heard_at, self.pinged = self._tunnel.now(), False
-        try:
-            passes = self.frames.feed(data)
-        except Violation as violation:
-            self.other.write(violation.before)
-            self._tunnel.violated(self, violation)
-            return
-        self.other.write(passes)
-        if self.other.link.paused and not self.pausing:
-            self.pausing = True
-            self.link.pause_reading()
-        if self.frames.closed:
-            self._tunnel.closing()
-
-    def writable(self) -> None:
-        """It takes again what is written."""
-        self.stuck_at = 0.0
-        if self.other.pausing:
-            self.other.pausing = False
-            self.other.link.resume_reading()
-
-    def lost(self) -> None:
-        """Its connection is lost."""
-        self._tunnel.lost(self)
-
-    def write(self, data: bytes) -> None:
-        """Writes to it, while it is there."""
-        transport = self.link.transport
-        if data and transport is not None and not transport.is_closing():
-            transport.write(data)
-            self._tunnel.wrote(self, len(data))
-
-    def say_close(self, code: int, why: str) -> None:
-        """Tells it that this is the end; where it is in the middle of a frame, only a broken connection can."""
-        if self.frames.closed and self.other.frames.closed:
-            return
-        if not self.other.frames.between:
-            self.cut()
-        elif not self.other.frames.closed:
-            self.write(close_frame(code, why, mask=self.mask))
-            self.other.frames.closed = True
-
-    def cut(self) -> None:
-        """Ends its connection; what was written is still delivered, where it is taken."""
-        transport = self.link.transport
-        if transport is not None and self.link.paused:
-            transport.abort()
-        elif transport is not None:
-            transport.close()
-
-    def let_go(self) -> None:
-        """Its connection is somebody else's again."""
-        self.link.taker = None
-        if self.pausing:
-            self.pausing = False
-            self.link.resume_reading()
-
-    def gone_by(self, now: float, idle: float) -> bool:
-        """Returns whether it is there no more: it does not read, or does not answer our ping, for `idle` seconds."""
-        if self.link.paused:
-            self.stuck_at = self.stuck_at or now
-            return now - self.stuck_at >= idle
-        if self.pausing:
-            self.heard_at = now
-        if now - self.heard_at < idle:
-            return False
-        if self.pinged:
-            return True
-        if self.other.frames.between and not self.other.frames.closed:
-            self.write(frame(PING, self._tunnel.mark, mask=self.mask))
-            self.pinged, self.heard_at = True, now
-        return False
-
-    def control(self, opcode: int, payload: bytes) -> bool:
-        """Notes how it closes; the answer to our ping is for nobody else."""
-        if opcode == CLOSE:
-            self.code = code_of(payload)
-        return opcode != PONG or payload != self._tunnel.mark
 
 
 class Tunnel:
@@ -180,6 +66,7 @@ class Tunnel:
             await self._farewell()
         except asyncio.CancelledError:
             self._left()
+            await self._flush()
             if self._outcome is None or self._call.exchange.cancel_cause is CancelCause.DRAIN:
                 raise
             # How it ended was known before the caller left.
@@ -268,6 +155,14 @@ class Tunnel:
         due = self.now() + CLOSE_SECONDS
         while self._provider.link.transport is not None and (left := due - self.now()) > 0:
             await self._sleep(left)
+
+    async def _flush(self) -> None:
+        """Gives the provider a moment to take what was said last; a connection that is killed loses it."""
+        due = self.now() + FLUSH_SECONDS
+        while (transport := self._provider.link.transport) is not None and transport.get_write_buffer_size():
+            if self.now() >= due:
+                break
+            await self._sleep(FLUSH_SECONDS / 50)
 
     def _left(self) -> None:
         """The exchange was cancelled: the caller has left, or this instance shuts down."""

@@ -67,7 +67,7 @@ class End:
             while (one := decoded(self.data)) is None:
                 piece = await self.reader.read(1 << 18)
                 if not piece:
-                    raise EOFError(self.data)
+                    raise EOFError(f"the connection ended after {self.data[:60]!r}")
                 self.data += piece
         self.data = self.data[one[1] :]
         return one[0]
@@ -97,6 +97,14 @@ class End:
             except ConnectionError:
                 pass
         return self.data
+
+    async def has(self, size: int) -> None:
+        """Waits until so many bytes have come that no frame was made of."""
+        async with asyncio.timeout(WAIT):
+            while len(self.data) < size:
+                piece = await self.reader.read(1 << 16)
+                assert piece, self.data
+                self.data += piece
 
     def half_close(self) -> None:
         """Sends nothing more."""

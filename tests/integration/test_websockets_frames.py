@@ -233,9 +233,7 @@ async def test_what_is_no_frame_completes_none_that_was_cut(lab: Lab, client_sen
         sender, taker = ends if client_sends else ends[::-1]
         message = sender.encoded(TEXT, b"transfer 100 to A")
         await sender.write(message[:-3])
-        async with asyncio.timeout(10):
-            while len(taker.data) < len(message) - 3:
-                taker.data += await taker.reader.read(100)
+        await taker.has(len(message) - 3)
         await sender.write(message[-3:] + NO_FRAMES["reserved opcode"])
         await taker.hears(b"transfer 100 to A")
         assert (await taker.told())[0] == (1001 if client_sends else 1014)
