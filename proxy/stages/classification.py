@@ -33,6 +33,7 @@ NOT_AN_OBJECT = (
     "the body must be a JSON object, because this route changes its model or parameters"
     " (and not one of more than 4 million lists and objects)"
 )
+SEVERAL_MODELS = "the query names several models, and readers differ in which one counts; name one"
 NO_ROOM = (
     "the bodies of the requests under way fill what this instance keeps in memory; come again when some have ended"
 )
@@ -83,8 +84,8 @@ class Classification:
     def _plan(self, exchange: Exchange, found: Candidates, body: bytes | None) -> RoutePlan | Outcome:
         """Chooses the route that the body's model means, and what may be done with the request on it."""
         understood = bool(body) and found.needs_document and _understand(exchange)
-        if exchange.request.switch is not None:
-            _understand_handshake(exchange)
+        if exchange.request.switch is not None and not _understand_handshake(exchange):
+            return refused(Reason.BAD_REQUEST, detail=SEVERAL_MODELS)
         plan = found.choose(exchange.model)
         if plan is None:
             return _no_route(exchange)
@@ -201,12 +202,16 @@ def _read(exchange: Exchange, body: bytes) -> bool:
     return True
 
 
-def _understand_handshake(exchange: Exchange) -> None:
-    """Reads the model of a WebSocket from the query; what it brings is a stream."""
-    model = model_of(exchange.request.query)
+def _understand_handshake(exchange: Exchange) -> bool:
+    """Reads the model of a WebSocket from the query, False for several; what it brings is a stream."""
+    try:
+        model = model_of(exchange.request.query)
+    except ValueError:
+        return False
     if model is not None:
         exchange.model = exchange.facts.requested_model = model
     exchange.facts.stream = True
+    return True
 
 
 def _buffered(exchange: Exchange) -> bool:

@@ -53,19 +53,24 @@ def offer_line(asked: Fields, *, secrets: bool) -> bytes:
 
 
 def model_of(query: str) -> str | None:
-    """Returns the model that a target's query names, as realtime interfaces have it."""
-    for part in query.removeprefix("?").split("&"):
-        name, _, value = part.partition("=")
-        if name == "model" and value:
-            return unquote_plus(value)
-    return None
+    """Returns the model that a target's query names, as realtime interfaces have it.
+
+    Raises ValueError for several: of those some readers take the first, and others the last.
+    """
+    models = [value for part in query.removeprefix("?").split("&") if (value := _model_in(part)) is not None]
+    if len(models) > 1:
+        raise ValueError("several models")
+    return models[0] or None if models else None
 
 
 def with_model(query: str, model: str) -> str:
     """Returns the query with another model in the place of the one that it names; the rest as it came."""
     parts = query.removeprefix("?").split("&")
-    for index, part in enumerate(parts):
-        if part.startswith("model=") and len(part) > 6:
-            parts[index] = f"model={quote(model, safe='')}"
-            break
-    return f"?{'&'.join(parts)}"
+    named = f"model={quote(model, safe='')}"
+    return f"?{'&'.join(named if _model_in(part) else part for part in parts)}"
+
+
+def _model_in(part: str) -> str | None:
+    """Returns the model that a parameter names; None when it is another one."""
+    name, _, value = part.partition("=")
+    return unquote_plus(value) if unquote_plus(name) == "model" else None

@@ -141,6 +141,13 @@ async def test_no_route_is_answered_as_any_request_is(lab: Lab) -> None:
     assert (answer.status, answer.reason) == (404, "no_route")
 
 
+async def test_a_query_that_two_readers_could_route_differently_is_refused(lab: Lab) -> None:
+    answer = await refusal(lab, asks("/v1/realtime?model=talk&m%6fdel=keyed"))
+    assert (answer.status, answer.reason) == (400, "bad_request")
+    assert "name one" in answer.body.decode()
+    assert lab["talk"].seen == lab["keyed"].seen == []
+
+
 def lines(*more: bytes, accept: bytes | None = None) -> Script:
     """A provider that switches with these lines, and sends a message."""
 

@@ -67,7 +67,8 @@ def test_an_empty_offer_is_none() -> None:
         ("", None),
         ("?", None),
         ("?model=", None),
-        ("?a=1&model=voice-1&model=other", "voice-1"),
+        ("?a=1&model=voice-1&models=other", "voice-1"),
+        ("?m%6Fdel=voice-2", "voice-2"),
         ("?model=org%2Fvoice+one", "org/voice one"),
         ("?xmodel=a", None),
     ],
@@ -76,9 +77,16 @@ def test_the_model_stands_in_the_query(query: str, model: str | None) -> None:
     assert model_of(query) == model
 
 
+@pytest.mark.parametrize("query", ["?model=a&model=b", "?model=&v=1&model=b", "?model=a&mod%65l=a"])
+def test_several_models_are_none_that_can_be_relied_on(query: str) -> None:
+    with pytest.raises(ValueError, match="several"):
+        model_of(query)
+
+
 def test_another_model_takes_the_place_of_the_one_that_was_named() -> None:
     assert with_model("?a=%2f&model=x&b", "org/y z") == "?a=%2f&model=org%2Fy%20z&b"
     assert with_model("?a=1", "y") == "?a=1"
+    assert with_model("?%6dodel=x&a", "y") == "?model=y&a"
 
 
 @given(st.text(min_size=1, max_size=30))
