@@ -118,12 +118,16 @@ class PhaseLimits:
 
 
 class Credential:
-    """A key chosen for an attempt: its id for people, its header line for the wire. Never log `line`."""
+    """A key chosen for an attempt: its id for people, its header line for the wire. Never log `line`.
 
-    __slots__ = ("key_id", "line")
+    `audience` are the addresses that it was written down for.
+    """
 
-    def __init__(self, *, key_id: str, header: tuple[bytes, bytes] | None) -> None:
+    __slots__ = ("audience", "key_id", "line")
+
+    def __init__(self, *, key_id: str, header: tuple[bytes, bytes] | None, audience: tuple[str, ...] = ()) -> None:
         self.key_id = key_id
+        self.audience = audience
         self.line = b"%b: %b\r\n" % header if header is not None else b""
 
     def __repr__(self) -> str:

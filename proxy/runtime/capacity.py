@@ -16,7 +16,7 @@ from proxy.policy.snapshot import RouteSnapshot
 from proxy.runtime.cores import Cores
 from proxy.runtime.models import OTHER, TierParts
 from proxy.runtime.quotas import model_buckets, provider_buckets
-from proxy.runtime.rings import key_ring
+from proxy.runtime.rings import credentials, key_ring
 from proxy.stages.metering import Adapting, Lanes
 
 OBSERVING: Final = "observing"
@@ -39,7 +39,9 @@ class Capacity:
         self.places = cores.places("provider", self.share, parts=parts) if granted else None
         self.connections = cores.places("connections", self._most, parts=() if granted else parts)
         self.room = cores.kept("room", lambda: Room(snapshot.name))
-        self.ring = key_ring(snapshot, cores)
+        self.audience = tuple(sorted(map(str, snapshot.addresses)))
+        self.credentials = credentials(snapshot, shop, self.audience)
+        self.ring = key_ring(snapshot, cores, self.credentials)
         self.adapting = self._adapting()
         self._quotas = provider_buckets(cores)
         self._lines: dict[tuple[str, ...], Line] = {}

@@ -157,6 +157,8 @@ class Provider:
             settles=any(self.snapshot.name in names for names in (shop.learning, shop.heeding))
             or bounds_rates(self.snapshot),
             instances=shop.fleet.size,
+            audience=capacity.audience,
+            credentials=capacity.credentials,
         )
         if not parts.observes:
             return AdmissionStage(shop.admission, line, limits=parts.waits, clock=shop.clock, terms=terms)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.clock import Clock
 from proxy.decisions.admission import Admission
 from proxy.decisions.classes import ClassSettings
 from proxy.decisions.deadline import WaitLimits
-from proxy.decisions.keys import Lack
+from proxy.decisions.keys import Key, Lack
 from proxy.decisions.observing import Tally, would_do
 from proxy.decisions.permits import Permit
 from proxy.decisions.queues import Ask, Line, Refusal, Waiter
 from proxy.decisions.room import LOWEST
-from proxy.exchange import Exchange
+from proxy.exchange import Credential, Exchange
 from proxy.observer import Observed, Waited
 from proxy.outcome import Outcome, OutcomeKind, refused
 from proxy.stage import CallNext
@@ -33,6 +34,7 @@ class Terms:
     """What a call's turn depends on besides its line; None: the policy has no such thing here.
 
     `settles`: how an attempt ended makes a difference to quotas or keys. `instances` use the keys' limits alike.
+    `credentials` are those of this policy by the ids of their keys, `audience` its provider's addresses.
     """
 
     classes: ClassSettings = ClassSettings()
@@ -41,14 +43,16 @@ class Terms:
     adapting: Adapting | None = None
     settles: bool = False
     instances: int = 1
+    audience: tuple[str, ...] = ()
+    credentials: Mapping[str, Credential] = field(default_factory=dict)
 
 
 class AdmissionStage:
     """Lets an attempt go when everything that binds it has a place for it."""
 
     __slots__ = (
-        "_adapting", "_admission", "_clock", "_idle", "_instances", "_lanes", "_limits", "_line", "_meter",
-        "_promote_after", "_settles", "_short",
+        "_adapting", "_admission", "_audience", "_clock", "_credentials", "_idle", "_instances", "_lanes", "_limits",
+        "_line", "_meter", "_promote_after", "_settles", "_short",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +71,8 @@ class AdmissionStage:
         self._adapting = terms.adapting
         self._settles = terms.settles
         self._instances = terms.instances
+        self._audience = terms.audience
+        self._credentials = terms.credentials
         self._clock = clock
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Outcome:
@@ -86,7 +92,10 @@ class AdmissionStage:
             exchange.attempt = None
         try:
             if key is not None:
-                exchange.credential = key.credential
+                credential = key.credential
+                if credential is None or credential.audience is not self._audience:
+                    credential = self._own(key)
+                exchange.credential = credential
                 if exchange.tried_keys is None:
                     exchange.tried_keys = {key.id}
                 else:
@@ -106,6 +115,16 @@ class AdmissionStage:
                 self._settle(permit, exchange)
             else:
                 permit.release(clock.now())
+
+    def _own(self, key: Key) -> Credential | None:
+        """Returns what to send where this policy's calls go: a newer secret only if it is meant for the same addresses.
+
+        Keys are renewed while calls wait for them, and those go where their own policy said.
+        """
+        credential = key.credential
+        if credential is None or credential.audience == self._audience:
+            return credential
+        return self._credentials.get(key.id) or next(iter(self._credentials.values()), None)
 
     def _settle(self, permit: Permit, exchange: Exchange) -> None:
         """Releases the permit, and says what the attempt has used: one that reached nobody has used nothing."""

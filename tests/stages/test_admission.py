@@ -8,10 +8,10 @@ import pytest
 
 from proxy.decisions.admission import Admission
 from proxy.decisions.deadline import WaitLimits
-from proxy.exchange import Exchange
+from proxy.exchange import Credential, Exchange
 from proxy.observer import Waited
 from proxy.outcome import Outcome, OutcomeKind, Reason
-from proxy.stages.admission import AdmissionStage
+from proxy.stages.admission import AdmissionStage, Terms
 from tests.fakes import Ask, FakeClock, answered, make_exchange, settle
 from tests.scripted import ScriptedTerminal
 from tests.stages.world import WAITS, Provider, failed
@@ -189,6 +189,41 @@ async def test_a_rejected_key_is_parked_and_without_another_one_no_call_is_made(
     outcome = await bench.start()
     assert (outcome.kind, outcome.reason) == (OutcomeKind.REFUSED, Reason.KEYS_UNUSABLE)
     assert not bench.running
+
+
+HERE, ELSEWHERE = ("https://here:443",), ("https://elsewhere:443", "https://here:443")
+
+
+@pytest.mark.parametrize(
+    ("audience", "known", "sent"),
+    [
+        (HERE, {"k": b"old"}, b"new"),
+        (ELSEWHERE, {"k": b"old", "other": b"oldest"}, b"old"),
+        (ELSEWHERE, {"gone": b"old"}, b"old"),
+    ],
+    ids=["renewed", "moved", "moved under another id"],
+)
+async def test_a_key_that_was_renewed_for_other_addresses_is_not_sent_to_these(
+    audience: tuple[str, ...], known: dict[str, bytes], sent: bytes
+) -> None:
+    bench = Bench(keys="k")
+    ring = bench.provider.line.ring
+    assert ring is not None
+    ring.keys[0].renew(Credential(key_id="k", header=(b"x-key", b"new"), audience=audience), "another secret")
+    ours = {name: Credential(key_id=name, header=(b"x-key", value), audience=HERE) for name, value in known.items()}
+    terms = Terms(audience=(*HERE,), credentials=ours)
+    stage = AdmissionStage(bench.admission, bench.provider.line, limits=WAITS, clock=bench.clock, terms=terms)
+    seen: list[bytes] = []
+
+    async def call(exchange: Exchange) -> Outcome:
+        assert exchange.credential is not None
+        seen.append(exchange.credential.line)
+        return Outcome(OutcomeKind.RATE_LIMITED, retry_after=30.0)
+
+    await stage(make_exchange(), call)
+    assert seen == [b"x-key: " + sent + b"\r\n"]
+    # What the old secret met says nothing about the new one.
+    assert (ring.statistics(bench.clock.now())[0].rests_for > 0) is (sent == b"new")
 
 
 async def test_a_bug_below_gives_the_permit_back() -> None:
