@@ -33,7 +33,7 @@ POLICY: dict[str, Any] = {
         route("patient", "patient", retry={"attempts": 2}),
         route("slow", "slow", retry={"attempts": 1}),
         route("counted", "counted", retry={"attempts": 1}),
-        route("hurried", {"provider": "idle", "queue": "10ms", "quota_wait": "10ms"}, total="300ms"),
+        route("hurried", {"provider": "idle", "queue": "10ms", "quota_wait": "10ms"}, total="700ms"),
     ],
 }
 
