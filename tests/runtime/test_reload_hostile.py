@@ -62,6 +62,20 @@ async def test_a_policy_comes_though_its_checkers_are_killed(most: int) -> None:
                 await asyncio.sleep(0.02)
 
 
+async def test_without_inotify_every_policy_comes_all_the_same() -> None:
+    if not can_make_namespaces():
+        pytest.skip("needs a user namespace to take inotify away")
+    prefix = [*IN_A_NAMESPACE, 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
+    async with ProxyProcess(text(1), prefix=prefix) as proxy:
+        for revision in (2, 3):
+            proxy.rewrite(text(revision))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (shown := (await proxy.get("/policy")).json())["revision"] < revision:
+                    await asyncio.sleep(0.02)
+            assert (shown["problems"], shown["watching"]) == ([], "polling")
+        assert "its contents are compared every second" in proxy.log()
+
+
 START = """
 import asyncio, logging, sys
 from pathlib import Path

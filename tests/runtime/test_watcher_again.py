@@ -159,10 +159,11 @@ def can_make_namespaces() -> bool:
         return False
 
 
-def test_when_no_inotify_instance_is_left_it_polls_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spent", ["instances", "watches"])
+def test_when_nothing_is_left_of_inotify_it_polls_and_says_so(tmp_path: Path, spent: str) -> None:
     if not can_make_namespaces():
-        pytest.skip("needs a user namespace to take the instances away")
-    shell = 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"'
+        pytest.skip("needs a user namespace to take inotify away")
+    shell = f'echo 0 >/proc/sys/user/max_inotify_{spent} && exec "$@"'
     command = [*IN_A_NAMESPACE, shell, "sh", sys.executable, "-c", WITHOUT_INOTIFY, str(tmp_path)]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
