@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 from collections.abc import Awaitable
+from typing import Any
 
 import orjson
 
@@ -28,6 +29,7 @@ KEPT = ("model", "stream", "stream_options")
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 DEFAULT_DIALECT = dialect_named("openai")
 MOST_NESTS = 4_000_000
+LARGE_BODY = 2 * MOST_NESTS
 """A body of more lists and objects than this would stop everything for seconds, and is read by nobody."""
 NOT_AN_OBJECT = (
     "the body must be a JSON object, because this route changes its model or parameters"
@@ -170,23 +172,37 @@ async def _ended(outcome: Outcome) -> Outcome:
 def _understand(exchange: Exchange) -> bool:
     """Reads model and `stream` from the body; returns False when it is not a JSON object."""
     body = exchange.request.body or b""
-    if len(body) <= SMALL_BODY or not gc.isenabled():
-        return _read(exchange, body)
-    # A large body may hold millions of lists, and the collector looks at all of them again and again.
-    gc.disable()
-    try:
-        return _read(exchange, body)
-    finally:
-        gc.enable()
-
-
-def _read(exchange: Exchange, body: bytes) -> bool:
-    if len(body) > 2 * MOST_NESTS and body.count(b"[") + body.count(b"{") > MOST_NESTS:
-        return False
+    if len(body) > SMALL_BODY:
+        return _understand_large(exchange, body)
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
         return False
+    return _take(exchange, document)
+
+
+def _understand_large(exchange: Exchange, body: bytes) -> bool:
+    """Reads a body that may hold millions of lists: the collector would look at all of them again and again."""
+    if len(body) > LARGE_BODY and body.count(b"[") + body.count(b"{") > MOST_NESTS:
+        return False
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        document = orjson.loads(body)
+        if not _take(exchange, document):
+            return False
+        # As objects a body can be twenty times as large, and only its bytes are counted: what is asked is read now.
+        demand_of(exchange)
+        exchange.document = {name: document[name] for name in KEPT if name in document}
+        return True
+    except orjson.JSONDecodeError:
+        return False
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _take(exchange: Exchange, document: Any) -> bool:
     if not isinstance(document, dict):
         return False
     exchange.document = document
@@ -195,10 +211,6 @@ def _read(exchange: Exchange, body: bytes) -> bool:
         exchange.model = exchange.facts.requested_model = model
     operation = exchange.operation
     exchange.facts.stream = operation is not None and operation.streams and document.get("stream") is True
-    if len(body) > SMALL_BODY:
-        # As objects a body can be twenty times as large, and only its bytes are counted: what is asked is read now.
-        demand_of(exchange)
-        exchange.document = {name: document[name] for name in KEPT if name in document}
     return True
 
 

@@ -3,6 +3,7 @@
 | file | owns |
 |---|---|
 | transport | the terminal stage: one attempt on the wire; the table of what may go wrong on it |
+| answer | the head of an answer, and what may stand in its place |
 | call | one attempt's state: its connection, its watch, its answer |
 | whole | passing an answer on that has come whole |
 | relay | passing every other answer on: hold-back, pieces, visible breaks |

@@ -7,9 +7,9 @@ from typing import Final
 from proxy.body import Body
 from proxy.clock import Clock
 from proxy.exchange import Attempt, CancelCause, Exchange
-from proxy.fields import Fields
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
 from proxy.request import BodyTooLarge
+from proxy.upstream.answer import AnswerHead
 from proxy.upstream.ear import Ear
 from proxy.upstream.faults import hopeless, why
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
@@ -23,7 +23,7 @@ from proxy.upstream.upload import UploadPump
 from proxy.upstream.vigil import VANISHED
 from proxy.upstream.watch import Watch
 from proxy.upstream.whole import relay_whole
-from proxy.upstream.wire import AnswerHead, UpstreamConnection
+from proxy.upstream.wire import UpstreamConnection
 from proxy.websocket.handshake import agrees
 
 BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
@@ -148,7 +148,7 @@ class Call:
             return None
         fields, exchange = message.headers, self.exchange
         first = fields.shape.first
-        if "content-encoding" in first or ("transfer-encoding" in first and not _framing_is_clear(fields)):
+        if "content-encoding" in first:
             return None
         at = first.get("content-type")
         kind = fields.lines[at].lower() if at is not None else b""
@@ -165,8 +165,8 @@ class Call:
         message = self.message
         if message.code == 101 and self._agreed(message):
             return await Tunnel(self, self._answer_headers.forward(message.headers)).run()
-        if message.code == 101 or not _framing_is_clear(message.headers):
-            return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="the answer's framing is ambiguous")
+        if message.code == 101:
+            return Outcome(OutcomeKind.BAD_ANSWER, maybe_executed=True, detail="a 101 that nobody asked for")
         if message.code == STALE_STATUS and self.attempt.reused:
             # It was closing while the request was on its way: a server that has read a request answers that one.
             return Outcome(OutcomeKind.DISCONNECTED, detail="a 408 on a reused connection")
@@ -291,10 +291,3 @@ class Call:
 def _is_sent(connection: UpstreamConnection) -> bool:
     """Whether no part of a request waits to be sent still, after its answer: no other may come behind it."""
     return connection.transport is None or not connection.transport.get_write_buffer_size()
-
-
-def _framing_is_clear(fields: Fields) -> bool:
-    coding = fields.get("transfer-encoding")
-    if coding is None:
-        return True
-    return coding.strip().lower() == "chunked" and "transfer-encoding" not in fields.repeated

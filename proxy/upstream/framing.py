@@ -34,9 +34,6 @@ def lasts(parser: AnswerParser, fields: Fields) -> bool:
     not know.
     """
     lasting = parser.should_keep_alive()
-    if lasting and "connection" not in fields.shape.first:
-        # No other version lasts without a word.
-        return True
     version = parser.get_http_version()
     if version == "1.1":
         return lasting
@@ -54,12 +51,19 @@ def meant(fields: Fields, raw: list[bytes]) -> None:
             raise Unclear
 
 
-def begin_chunks(parser: AnswerParser, fields: Fields) -> None:
-    """In a body in chunks every line ends with CRLF: readers differ in what a bare LF ends. Raises `Unclear`."""
-    coding = fields.lines[fields.shape.first["transfer-encoding"]]
-    if coding.rstrip(b" ").lower() != b"chunked":
+def is_chunked(fields: Fields) -> bool:
+    """Whether a body would come in chunks. Raises `Unclear` for every other coding: no end could be relied on."""
+    at = fields.shape.first.get("transfer-encoding")
+    if at is None:
+        return False
+    if fields.lines[at].rstrip(b" ").lower() != b"chunked" or "transfer-encoding" in fields.repeated:
         # The parser reads all else, a tab behind it too, as a body that ends with its connection.
         raise Unclear
+    return True
+
+
+def begin_chunks(parser: AnswerParser) -> None:
+    """In a body in chunks every line ends with CRLF: readers differ in what a bare LF ends."""
     parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=False)
 
 

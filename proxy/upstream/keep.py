@@ -10,8 +10,8 @@ from proxy.body import Body, BodyBroken
 from proxy.dialects.errors import blames_key, delay_in, quota_is_spent
 from proxy.dialects.retry_after import retry_after_seconds
 from proxy.outcome import Outcome, OutcomeKind, kind_of_status
+from proxy.upstream.answer import AnswerHead
 from proxy.upstream.meter import parsed
-from proxy.upstream.wire import AnswerHead
 
 KEPT_BYTES: Final = 65536
 KEPT_SECONDS: Final = 1.0

@@ -14,10 +14,10 @@ from proxy.body import BodyBroken
 from proxy.clock import Clock
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
+from proxy.upstream.answer import MalformedAnswer
 from proxy.upstream.call import Call
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
-from proxy.upstream.wire import MalformedAnswer
 
 DIAL_ERRORS: Final[tuple[tuple[type[BaseException], OutcomeKind], ...]] = (
     (TimeoutError, OutcomeKind.CONNECT_TIMEOUT),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import AnswerError
 from proxy.outcome import KeptAnswer, Outcome, OutcomeKind, kind_of_status
+from proxy.upstream.answer import AnswerHead
 from proxy.upstream.meter import look
-from proxy.upstream.wire import AnswerHead
 
 if TYPE_CHECKING:
     from proxy.upstream.call import Call

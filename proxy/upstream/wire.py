@@ -14,37 +14,12 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from proxy.body import Body
 from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines, cleaned, in_one_line
 from proxy.link import Link
+from proxy.upstream.answer import AnswerHead, ConnectionEnded, MalformedAnswer
 from proxy.upstream.ear import Ear
-from proxy.upstream.framing import begin_chunks, end_chunks, has_body, lasts, meant
+from proxy.upstream.framing import begin_chunks, end_chunks, has_body, is_chunked, lasts, meant
 from proxy.upstream.watch import Watch
 
 BODILESS: Final = frozenset({101, 204, 304})
-
-
-class ConnectionEnded(ConnectionError):
-    """The connection ended before the head of an answer; `strerror` says how."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(None, why)
-
-
-class MalformedAnswer(Exception):
-    """Bytes that are no well-formed HTTP/1 answer."""
-
-
-class AnswerHead:
-    """The head of an answer. `should_close`: its connection serves no other request."""
-
-    __slots__ = ("code", "headers", "phrase", "should_close")
-
-    def __init__(self, code: int, phrase: bytes, headers: Fields, *, should_close: bool) -> None:
-        self.code = code
-        self.phrase = phrase
-        self.headers = headers
-        self.should_close = should_close
-
-    def __repr__(self) -> str:
-        return f"<AnswerHead {self.code}>"
 
 
 class UpstreamConnection(Link):
@@ -231,11 +206,15 @@ class UpstreamConnection(Link):
         fields = Fields(self._shapes.of(self._names), lines)
         if lines is not self._lines:
             meant(fields, self._lines)
-        head = AnswerHead(code, self._phrase, fields, should_close=not lasts(parser, fields))
-        self._spoiled = self._spoiled or head.should_close
+        # No version but 1.1 lasts without a word.
+        closes = "connection" in fields.shape.first or not parser.should_keep_alive()
+        head = AnswerHead(code, self._phrase, fields, should_close=closes and not lasts(parser, fields))
+        if head.should_close:
+            self._spoiled = True
         self._phrase, self._names, self._lines = b"", [], []
         body = Body(self)
         if code >= 200 or code == 101:
+            self._chunks = is_chunked(fields)
             self._in_head = False
             if self._bodiless or code in BODILESS:
                 body.end()
@@ -244,16 +223,20 @@ class UpstreamConnection(Link):
                 self._parser = None
                 self._spoiled = self._spoiled or (code == 204 and has_body(fields))
             else:
-                self._chunks = "transfer-encoding" in fields.shape.first
-                if self._chunks:
-                    begin_chunks(parser, fields)
-                self._until_close = not self._chunks and "content-length" not in fields.shape.first
-                self._body = body
+                self._begin(body, fields)
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result((head, body))
         elif code >= 200 or code == 101:
             self._heads.append((head, body))
+
+    def _begin(self, body: Body, fields: Fields) -> None:
+        """A body follows, by length, in chunks, or until the end of the connection."""
+        if self._chunks:
+            begin_chunks(cast(HttpResponseParser, self._parser))
+        elif "content-length" not in fields.shape.first:
+            self._until_close = True
+        self._body = body
 
     def on_body(self, piece: bytes) -> None:
         """A piece of the body; none is due after HEAD, 204 or 304."""
@@ -270,6 +253,7 @@ class UpstreamConnection(Link):
             self._body = None
             self._expecting = False
             if self._chunks:
+                self._chunks = False
                 end_chunks(cast(HttpResponseParser, self._parser))
             body.end()
 

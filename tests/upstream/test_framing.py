@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.body import BodyBroken
-from proxy.upstream.wire import MalformedAnswer
+from proxy.upstream.answer import MalformedAnswer
 from tests.upstream.peer import OK, answering, ask, dialled
 
 BODY = b"content-length: 2\r\n\r\nok"

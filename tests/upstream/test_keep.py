@@ -9,8 +9,8 @@ from multidict import CIMultiDict
 
 from proxy.body import Body, BodyBroken
 from proxy.outcome import Outcome, OutcomeKind
+from proxy.upstream.answer import AnswerHead
 from proxy.upstream.keep import KEPT_BYTES, hint, judge, read_bounded
-from proxy.upstream.wire import AnswerHead
 
 WALL_SECONDS = 1_790_000_000.0
 USED_UP = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}

@@ -13,8 +13,9 @@ import pytest
 from proxy.outcome import OutcomeKind
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
+from tests.fakes import CHAT
 from tests.upstream.peer import PATIENCE_SECONDS, RESET_ON_CLOSE, Peer, answering
-from tests.upstream.rig import CHAT, JSON_HEAD, Rig, with_length
+from tests.upstream.rig import JSON_HEAD, Rig, with_length
 
 NO_LINGER = struct.pack("ii", 0, 0)
 ANSWER = with_length(JSON_HEAD, b"{}")

@@ -15,11 +15,11 @@ from proxy.body import BodyBroken
 from proxy.exchange import Exchange
 from proxy.outcome import OutcomeKind
 from proxy.upstream.address import Address
+from proxy.upstream.answer import ConnectionEnded, MalformedAnswer
 from proxy.upstream.dialer import Dialer
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import BODY_ERRORS, DIAL_ERRORS, HEAD_ERRORS, Transport, _kind
-from proxy.upstream.wire import ConnectionEnded, MalformedAnswer
 from tests.fakes import FakeClock, make_exchange, with_attempt
 from tests.upstream.peer import OK, PeerWire, Script, answering, provider
 from tests.upstream.rig import Rig, rigged

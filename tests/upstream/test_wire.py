@@ -13,7 +13,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
 from proxy.body import BodyBroken
-from proxy.upstream.wire import MalformedAnswer
+from proxy.upstream.answer import MalformedAnswer
 from tests.upstream.peer import ASK, OK, PeerWire, answering, ask, dialled, until
 
 RELIED_ON: list[tuple[Any, str]] = [
@@ -169,6 +169,7 @@ async def test_coded_bodies_are_not_unpacked() -> None:
 
 
 MALFORMED = {
+    "chunked twice": CHUNKED[:-2] + b"transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "two framings": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok!",
     "equal lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok",
@@ -201,7 +202,6 @@ async def test_bytes_that_are_no_clear_answer_raise_and_end_the_connection(name:
 
 LENIENT = {
     "space before colon": b"HTTP/1.1 200 OK\r\ncontent-length : 2\r\n\r\nok",
-    "chunked twice": CHUNKED[:-2] + b"transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "folded line": b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok",
     "control characters": b"HTTP/1.1 200 O\x0bK\r\nx: a\x0bb\r\ncontent-length: 2\r\n\r\nok",
 }

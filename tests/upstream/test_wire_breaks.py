@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 
 import pytest
 
 from proxy.body import BodyBroken
+from proxy.upstream.answer import ConnectionEnded
 from proxy.upstream.dialer import Dialer
-from proxy.upstream.wire import ConnectionEnded, UpstreamConnection
+from proxy.upstream.wire import UpstreamConnection
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, dialled, provider, stalled, until
 
 PIECE = b"z" * (1 << 16)
@@ -101,34 +101,6 @@ async def test_a_reset_breaks_a_body_without_a_length() -> None:
         connection.write(ASK, b"")  # the script goes on
         with pytest.raises(BodyBroken):
             await payload.readany()
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (None, "the connection was closed"),
-        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "Connection reset by peer"),
-        (TimeoutError(errno.ETIMEDOUT, "nothing was acknowledged any more"), "nothing was acknowledged any more"),
-    ],
-    ids=["closed", "reset", "vanished"],
-)
-async def test_a_broken_body_says_what_became_of_its_connection(error: OSError | None, said: str) -> None:
-    async def script(wire: PeerWire) -> None:
-        await wire.request()
-        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello")
-        await wire.gone()
-
-    async with dialled(script) as connection:
-        connection.expect(body=True)
-        connection.write(ASK, b"")
-        _, payload = await connection.head()
-        assert await payload.readany() == b"hello"
-        transport = connection.transport
-        connection.connection_lost(error)
-        with pytest.raises(BodyBroken, match=f"^{said}$"):
-            await payload.readany()
-        assert transport is not None
-        transport.abort()
 
 
 async def test_writing_to_a_lost_connection_is_silent_and_shows_at_the_next_read() -> None:

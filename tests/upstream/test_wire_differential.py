@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from proxy.body import BodyBroken
 from proxy.fields import RawHeaders, Shapes
+from proxy.upstream.answer import MalformedAnswer
 from proxy.upstream.headers import AnswerHeaders
-from proxy.upstream.wire import MalformedAnswer, UpstreamConnection
+from proxy.upstream.wire import UpstreamConnection
 from tests.downstream.doubles import FakeTransport
 from tests.downstream.test_wire_differential import changed, cut
 

@@ -9,7 +9,7 @@ import pytest
 from proxy.body import BodyBroken
 from proxy.fields import MAX_FIELDS, MAX_HEAD
 from proxy.outcome import OutcomeKind
-from proxy.upstream.wire import MalformedAnswer
+from proxy.upstream.answer import MalformedAnswer
 from tests.upstream.peer import ASK, OK, PeerWire, answering, ask, dialled, until
 from tests.upstream.rig import rigged
 
