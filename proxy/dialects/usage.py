@@ -34,13 +34,14 @@ def openai_usage(usage: Any) -> Usage | None:
 
 
 def _other_openai_usage(usage: dict[str, Any]) -> Usage | None:
-    """Reads the shapes of embeddings and responses, and reports that leave something out."""
+    """Reads the shapes of embeddings, responses and realtime sessions, and reports that leave something out."""
     if _OPENAI.isdisjoint(usage):
         return None
     output = _count(usage.get("completion_tokens")) or _count(usage.get("output_tokens"))
     total = max(_count(usage.get("total_tokens")) - output, 0)
     given = _count(usage.get("prompt_tokens")) or _count(usage.get("input_tokens")) or total
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    names = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+    details = next(filter(None, map(usage.get, names)), None)
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
     return Usage(given, output, cached)
 

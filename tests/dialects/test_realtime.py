@@ -17,7 +17,6 @@ def report(given: int, output: int, cached: int = 0, *, kind: str = "response.do
         "input_tokens": given,
         "output_tokens": output,
         "input_token_details": {"cached_tokens": cached, "text_tokens": given},
-        "input_tokens_details": {"cached_tokens": cached},
     }
     return json.dumps({"type": kind, "event_id": "e1", "response": {"id": "r", "usage": usage}, **more}).encode()
 
