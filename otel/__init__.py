@@ -6,6 +6,7 @@
     metrics.py       the observer that counts
     moments.py       the observer that makes breaker, key and policy events visible as spans
     spans.py         the observer that builds spans of sampled requests, once they have ended
+    losses.py        spans on their way to a collector, and how many never got there
     prometheus.py    the table as text for /metrics
     push.py          the table as OTLP, from a thread of its own
     exporters.py     the SDK's exporters, imported only when asked for; their warnings, once a minute

@@ -96,6 +96,7 @@ POLICY_RELOADS: Final = "sponson.policy.reloads"
 POLICY_REVISION: Final = "sponson.policy.revision"
 POLICY_CURRENT: Final = "sponson.policy.current"
 POLICY_LOADED: Final = "sponson.policy.loaded"
+SPANS_LOST: Final = "sponson.spans.lost"
 
 INTEGERS: Final = frozenset({HTTP_STATUS, SERVER_PORT})
 """Labels whose values OTLP carries as integers."""

@@ -19,6 +19,7 @@ from otel.exporters import TIMEOUT_SECONDS
 from proxy.trace_context import Sampler
 
 _OTLP: Final = "OTEL_EXPORTER_OTLP_"
+_QUEUE_SIZE: Final = "OTEL_BSP_MAX_QUEUE_SIZE"
 _CREDENTIALS: Final = frozenset("@?#")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 """As the SDK reads them: a token, then what a header may hold without quotes, comma, semicolon and backslash."""
@@ -45,6 +46,7 @@ class Environment:
     interval_seconds: float
     traces_timeout: float | None
     metrics_timeout: float | None
+    queue_size: int
 
 
 def read_environment(env: Mapping[str, str]) -> Environment:
@@ -67,6 +69,7 @@ def read_environment(env: Mapping[str, str]) -> Environment:
         interval_seconds=_positive(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1000,
         traces_timeout=_timeout(env, "TRACES_"),
         metrics_timeout=_timeout(env, "METRICS_"),
+        queue_size=_count(env, _QUEUE_SIZE, 2048) if traces else 0,
     )
 
 
@@ -187,8 +190,8 @@ def _check_headers(env: Mapping[str, str], name: str) -> None:
 def _check_batches(env: Mapping[str, str]) -> None:
     _positive(env, "OTEL_BSP_SCHEDULE_DELAY", 5000)
     largest = _count(env, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)
-    if largest > _count(env, "OTEL_BSP_MAX_QUEUE_SIZE", 2048):
-        raise ValueError("OTEL_BSP_MAX_EXPORT_BATCH_SIZE must not be above OTEL_BSP_MAX_QUEUE_SIZE")
+    if largest > _count(env, _QUEUE_SIZE, 2048):
+        raise ValueError(f"OTEL_BSP_MAX_EXPORT_BATCH_SIZE must not be above {_QUEUE_SIZE}")
 
 
 def _count(env: Mapping[str, str], name: str, default: int) -> int:

@@ -1,8 +1,9 @@
 """The table of instruments, and the series that are counted in it.
 
 Owns the counts: plain ints in slotted series that a writer keeps and increments; both OTLP and `/metrics`
-read the same table. One thread writes (the event loop's); others may read at any time, because a family's
-list of series only ever grows. A reader may meet a histogram whose sum is one value behind its buckets.
+read the same table. A series has one writing thread (the event loop's, or an exporter's); others may read at any time,
+because a family's list of series only ever grows. A reader may meet a histogram whose sum is one value behind its
+buckets.
 """
 
 from __future__ import annotations
@@ -237,6 +238,7 @@ _COUNTED: Final = (
     Instrument(a.POLICY_REVISION, Kind.GAUGE, "", "Revision of the policy in force."),
     Instrument(a.POLICY_CURRENT, Kind.GAUGE, "", "1: the last policy offered is in force, 0: it was rejected."),
     Instrument(a.POLICY_LOADED, Kind.GAUGE, "s", "When the policy in force was loaded, since the epoch."),
+    Instrument(a.SPANS_LOST, Kind.COUNTER, "{span}", "Spans that no collector has got.", (a.REASON,)),
 )
 
 _SOURCED: Final = (

@@ -111,15 +111,13 @@ class Telemetry:
             self._undo.close()
 
     def _build_spans(self, environment: Environment, resource: Resource, wall_ns: Callable[[], int]) -> list[Observer]:
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
+        from otel.losses import CountedBatches
         from otel.moments import Moments
         from otel.spans import Spans
 
-        processors = [
-            BatchSpanProcessor(span_exporter(name, timeout_seconds=environment.traces_timeout))
-            for name in environment.traces
-        ]
+        exporters = [span_exporter(name, timeout_seconds=environment.traces_timeout) for name in environment.traces]
+        counts, size = self._metrics.instruments, environment.queue_size
+        processors = [CountedBatches(exporter, counts, size=size) for exporter in exporters]
         self._closers += [processor.shutdown for processor in processors]
         observers: list[Observer] = [Spans(processors, resource=resource, version=_version())]
         if environment.sampler.ratio > 0:

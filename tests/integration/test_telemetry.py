@@ -110,16 +110,24 @@ async def latency(lab: Lab) -> float:
     return statistics.median([(await lab.call("/alpha/v1/chat/completions", CHAT)).seconds for _ in range(60)])
 
 
-@pytest.mark.parametrize("kind", ["dead", "hanging"])
+@pytest.mark.parametrize("kind", ["dead", "hanging", "refusing"])
 async def test_collector_that_does_not_answer_costs_nothing(kind: str) -> None:
-    with hanging_collector() as hanging:
-        url = hanging if kind == "hanging" else dead_collector()
-        async with Lab(POLICY, env=exporting(url)) as lab:
+    with hanging_collector() as hanging, collector(503) as refusing:
+        url = {"dead": dead_collector(), "hanging": hanging, "refusing": refusing.url}[kind]
+        small = {"OTEL_BSP_MAX_QUEUE_SIZE": "64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "32"}
+        async with Lab(POLICY, env={**exporting(url), **small}) as lab:
             assert await latency(lab) < 0.1
             await asyncio.sleep(0.3)
             assert await latency(lab) < 0.1
+            assert 120 <= await lost(lab) <= 241  # one is of the policy
             lab.proxy.signal(signal.SIGTERM)
             began = time.monotonic()
             assert await lab.proxy.exited(within=8) == 0
             assert time.monotonic() - began < 4
             assert "Traceback" not in lab.proxy.log()
+
+
+async def lost(lab: Lab) -> float:
+    """Returns how many spans have been lost."""
+    lines = (await lab.proxy.get("/metrics")).body.decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("sponson_spans_lost_total"))

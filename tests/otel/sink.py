@@ -48,8 +48,8 @@ def attributes(pairs: Iterable[KeyValue]) -> dict[str, object]:
 
 
 @contextmanager
-def collector() -> Iterator[Sink]:
-    """A collector on a free port of the loopback."""
+def collector(status: int = 200) -> Iterator[Sink]:
+    """A collector on a free port of the loopback; it answers with this status."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -57,7 +57,7 @@ def collector() -> Iterator[Sink]:
             plain = gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body
             sink.credentials.append(self.headers["authorization"])
             sink.bodies[self.path].append(plain)
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-length", "0")
             self.end_headers()
 
