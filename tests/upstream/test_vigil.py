@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from typing import cast
 
 import pytest
 
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.upstream.dialer import Dialer
-from proxy.upstream.vigil import Patience
+from proxy.upstream.vigil import Patience, Vigil, unanswered_seconds
 from tests.upstream.peer import ASK, PATIENCE_SECONDS, PeerWire, Script, provider, until
 from tests.upstream.rig import JSON_HEAD, Rig, rigged, with_length
 from tests.upstream.silence import vanish
@@ -120,3 +121,50 @@ async def test_a_peer_that_takes_no_more_for_a_while_has_not_vanished() -> None:
         await connection.drain()
         connection.kill()
         await dialer.close()
+
+
+class Told:
+    """A connection of which the system tells this; both its transport and its socket."""
+
+    def __init__(self, *, retransmits: int = 0, probes: int = 0, unacked: int = 0, heard: float = 0.0) -> None:
+        info = bytearray(104)
+        info[2], info[3] = retransmits, probes
+        info[24:28] = unacked.to_bytes(4, sys.byteorder)
+        info[56:60] = round(heard * 1000).to_bytes(4, sys.byteorder)
+        self.info = bytes(info)
+
+    @property
+    def transport(self) -> Told:
+        return self
+
+    def get_extra_info(self, name: str) -> Told:
+        assert name == "socket"
+        return self
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        assert (level, option) == (socket.IPPROTO_TCP, socket.TCP_INFO)
+        return self.info[:size]
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        (Told(heard=900.0), None),
+        (Told(unacked=3, heard=900.0), None),
+        (Told(retransmits=2, heard=900.0), None),
+        (Told(retransmits=2, unacked=3, heard=7.5), 7.5),
+        (Told(probes=1, heard=30.0), 30.0),
+    ],
+    ids=["nothing to say", "just sent", "acknowledged since", "sent again", "asked"],
+)
+def test_a_peer_owes_an_acknowledgement_of_what_was_sent_again_or_asked(told: Told, seconds: float | None) -> None:
+    assert unanswered_seconds(told) == seconds
+
+
+def test_a_peer_behind_a_bad_line_that_acknowledges_now_and_then_has_not_vanished() -> None:
+    vigil = Vigil(Patience(unanswered=20.0, look=5.0))
+    bad, gone = Told(retransmits=1, unacked=1, heard=3.0), Told(retransmits=4, unacked=1, heard=300.0)
+    found = {now: cast(list[Told], vigil.vanished([bad, gone], float(now))) for now in range(0, 120, 5)}
+    assert not any(bad in those for those in found.values())
+    # What was silent before the first look has had its time only after it.
+    assert next(now for now, those in found.items() if gone in those) == 20
