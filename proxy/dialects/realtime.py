@@ -16,7 +16,7 @@ _REPORTS: Final = frozenset(
     {"response.done", "response.completed", "response.incomplete", "response.failed"}
     | {"conversation.item.input_audio_transcription.completed"}
 )
-_MARKS: Final = (b'"response.', b'transcription.completed"')
+_MARKS: Final = tuple(f'"{kind}"'.encode() for kind in sorted(_REPORTS))
 
 
 class RealtimeMeter:

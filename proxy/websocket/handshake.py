@@ -30,7 +30,8 @@ def asks(method: str, version: tuple[int, int], fields: Fields) -> bool:
         and "upgrade" not in fields.repeated
         and _KEY in first
         and _KEY not in fields.repeated
-        and "content-length" not in first
+        and fields.get("content-length", "0") == "0"
+        and "content-length" not in fields.repeated
         and "transfer-encoding" not in first
     )
 

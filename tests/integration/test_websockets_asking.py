@@ -58,6 +58,7 @@ async def test_what_is_no_handshake_is_an_ordinary_request_without_an_offer(lab:
 async def test_a_handshake_may_be_spelled_in_many_ways(lab: Lab, spelled: str) -> None:
     talks = Talks(lab["talk"])
     headers = [("UPGRADE", spelled + " "), ("connection", "keep-alive,\tUpgrade "), ("SEC-WEBSOCKET-KEY", f"{KEY}\t ")]
+    headers.append(("content-length", "0"))
     async with lab.wire() as wire:
         await wire.send(request_bytes("GET", "/v1/realtime?model=talk", headers=headers))
         client = await entered(wire)

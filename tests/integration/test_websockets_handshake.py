@@ -16,18 +16,20 @@ from tests.websocket.encoding import KEY, TEXT, accept_of, encoded
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
-ENV = {"OWN": "sk-own"}
+ENV = {"OWN": "sk-own", "OLD": "sk-old"}
 POLICY: dict[str, Any] = {
     "version": 1,
     "providers": {
         "talk": {"breaker": "off"},
         "keyed": {"breaker": "off", "keys": [{"id": "own", "env": "OWN"}]},
+        "rotating": {"breaker": "off", "keys": [{"id": "old", "env": "OLD"}, {"id": "new", "env": "OWN"}]},
         "short": {"breaker": "off", "timeouts": {"first_byte": "300ms"}},
         "second": {"breaker": "off"},
     },
     "routes": [
         route("talk", "talk"),
         route("keyed", "keyed"),
+        route("rotating", "rotating"),
         route("short", "short", retry={"attempts": 1}),
         route("tiers", "talk", {"provider": "second", "model": "other voice"}, retry={"attempts": 1}),
     ],
@@ -253,3 +255,39 @@ async def test_a_provider_that_goes_during_the_handshake_is_followed_by_another_
     async with talking(lab, provider="second", path="/v1/realtime?model=tiers") as (client, provider):
         await provider.say(b"hi")
         await client.hears(b"hi")
+
+
+async def test_a_key_that_is_rejected_is_followed_by_another_one(lab: Lab) -> None:
+    talks = Talks(lab["rotating"])
+    agrees = lab["rotating"].script
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.header("authorization") == "Bearer sk-old":
+            await exchange.reply(401, {"error": {"message": "revoked"}})
+        else:
+            await agrees(exchange)
+
+    lab["rotating"].script = script
+    for _ in range(3):
+        async with opened(lab, "/v1/realtime?model=rotating") as client:
+            request = (await talks.next()).request
+            assert request is not None
+            assert request.header("authorization") == "Bearer sk-own"
+            assert (b"x-sponson-provider", b"rotating") in fields(client.answer)
+
+
+async def test_an_idempotency_key_makes_no_two_conversations_one(lab: Lab) -> None:
+    key = [("idempotency-key", "the same")]
+    async with talking(lab, headers=key) as (one, _), talking(lab, headers=key) as (two, provider):
+        await two.say(b"second")
+        await provider.hears(b"second")
+        await one.say(b"first")
+    assert len(lab["talk"].seen) == 2
+
+
+async def test_a_provider_may_be_named_by_the_path(lab: Lab) -> None:
+    async with talking(lab, provider="second", path="/second/v1/realtime?call_id=7") as (client, provider):
+        assert provider.request is not None
+        assert provider.request.target == b"/v1/realtime?call_id=7"
+        await client.say(b"hi")
+        await provider.hears(b"hi")

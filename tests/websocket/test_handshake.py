@@ -19,6 +19,7 @@ def offer(*more: tuple[bytes, bytes]) -> Fields:
 def test_a_get_with_a_key_asks_for_a_websocket() -> None:
     assert asks("GET", (1, 1), offer())
     assert asks("GET", (1, 1), fields_of([(b"upgrade", b"WebSocket"), (b"sec-websocket-key", KEY)]))
+    assert asks("GET", (1, 1), offer((b"content-length", b"0")))
 
 
 @pytest.mark.parametrize(
