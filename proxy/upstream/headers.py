@@ -31,9 +31,10 @@ _HOP_BY_HOP: Final = frozenset(
 _OURS: Final = frozenset([*b"host content-length expect".split(), OFFER])
 _TRACE: Final = frozenset(b"traceparent tracestate".split())
 CREDENTIALS: Final = frozenset(
-    b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project".split()
+    b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project "
+    b"apikey x-auth-token x-access-token x-amz-security-token ocp-apim-subscription-key cf-aig-authorization".split()
 )
-"""What tells a caller's account, in lower case, besides the headers that a policy names."""
+"""What tells a caller's account, at model services and at gateways, besides the headers that a policy names."""
 _FOREIGN_PREFIXES: Final = (b"openai-", b"anthropic-beta", b"x-goog-")
 _OF_CONTENT: Final = frozenset(b"content-type content-encoding content-range".split())
 """For everybody who reads the body (RFC 9110 §7.6.1: no option may name them): without them it would be misread."""

@@ -33,7 +33,8 @@ HOP_BY_HOP = frozenset(
 )
 OURS = frozenset(b"host content-length expect sec-websocket-protocol".split())
 CREDENTIALS = frozenset(
-    b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project x-own-key".split()
+    b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project x-own-key apikey "
+    b"x-auth-token x-access-token x-amz-security-token ocp-apim-subscription-key cf-aig-authorization".split()
 )
 STAY = frozenset(b"content-type content-encoding content-range".split())
 """What tells how a body is read: `Connection` cannot name it away."""

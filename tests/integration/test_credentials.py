@@ -39,6 +39,12 @@ ACCOUNT = [
     ("Cookie", f"session={SECRET}"),
     ("OpenAI-Organization", f"org-{SECRET}"),
     ("OpenAI-Project", f"project-{SECRET}"),
+    ("apikey", SECRET),
+    ("X-Auth-Token", SECRET),
+    ("X-Access-Token", SECRET),
+    ("X-Amz-Security-Token", SECRET),
+    ("Ocp-Apim-Subscription-Key", SECRET),
+    ("cf-aig-authorization", f"Bearer {SECRET}"),
     ("Proxy-Authorization", f"Basic {SECRET}"),
 ]
 ENV = {"PROVIDER_KEY": "sk-ours", "NEXT_KEY": "sk-next"}

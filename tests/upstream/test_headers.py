@@ -25,7 +25,8 @@ HOP_BY_HOP = [
 OURS = [b"Host", b"Content-Length", b"Expect"]
 CREDENTIALS = [
     *(b"Authorization", b"x-api-key", b"API-Key", b"X-Goog-Api-Key", b"Cookie"),
-    *(b"OpenAI-Organization", b"openai-project"),
+    *(b"OpenAI-Organization", b"openai-project", b"apikey", b"X-Auth-Token", b"x-access-token"),
+    *(b"X-Amz-Security-Token", b"Ocp-Apim-Subscription-Key", b"cf-aig-authorization"),
 ]
 FOREIGN = [b"OpenAI-Beta", b"anthropic-beta", b"x-goog-user-project"]
 PORTABLE = [b"Content-Type", b"accept", b"User-Agent", b"X-Tag", b"x-debug", b"anthropic-version", b"x-stainless-os"]
