@@ -30,6 +30,12 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _OURS: Final = frozenset([*b"host content-length expect".split(), OFFER])
 _TRACE: Final = frozenset(b"traceparent tracestate".split())
+_OTHER_TRACES: Final = frozenset(
+    b"baggage b3 x-b3-traceid x-b3-spanid x-b3-parentspanid x-b3-sampled x-b3-flags uber-trace-id x-amzn-trace-id "
+    b"x-cloud-trace-context x-datadog-trace-id x-datadog-parent-id x-datadog-sampling-priority x-datadog-origin "
+    b"x-datadog-tags sentry-trace newrelic elastic-apm-traceparent".split()
+)
+"""What other tracers of the caller's put beside it, or in its place: theirs to pass on, where any may be."""
 CREDENTIALS: Final = frozenset(
     b"authorization x-api-key api-key x-goog-api-key cookie openai-organization openai-project "
     b"apikey x-auth-token x-access-token x-amz-security-token ocp-apim-subscription-key cf-aig-authorization".split()
@@ -81,6 +87,8 @@ class HeaderPlan:
         )
         # Where the trace is not passed on, the caller's own context is not either.
         self._dropped = _HOP_BY_HOP | _OURS | _TRACE | {name.lower() for name, _ in added}
+        if not propagate_trace:
+            self._dropped |= _OTHER_TRACES
         self._credentials = CREDENTIALS | auth_headers
         self._own_credential = own_credential
         self._propagate_trace = propagate_trace

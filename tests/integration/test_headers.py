@@ -244,6 +244,11 @@ async def test_of_several_trace_contexts_none_is_followed_and_one_passes_on(lab:
 
 async def test_no_trace_context_passes_where_the_policy_says_so(lab: Lab) -> None:
     line = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    headers = [("traceparent", line), ("tracestate", "a=1")]
+    others = [("Baggage", "order=7"), ("b3", "1-2-1"), ("X-B3-TraceId", "1"), ("uber-trace-id", "1:2:0:1")]
+    others += [("X-Amzn-Trace-Id", "Root=1"), ("x-datadog-trace-id", "1"), ("sentry-trace", "1-2-1"), ("newrelic", "e")]
+    headers = [("traceparent", line), ("tracestate", "a=1"), *others]
+    names = {name.lower() for name, _ in headers}
     assert (await lab.call("/plain/v1/x", CHAT, headers=headers)).status == 200
-    assert not {"traceparent", "tracestate"} & set(lab["plain"].only.names)
+    assert not names & set(lab["plain"].only.names)
+    assert (await lab.call("/traced/v1/x", CHAT, headers=headers)).status == 200
+    assert names <= set(lab["traced"].only.names)
