@@ -135,6 +135,10 @@ class Failing(socket.socket):
         self._numbers = list(numbers)
         self.asked = 0
 
+    def fail(self, *numbers: int) -> None:
+        """Fails again."""
+        self._numbers += numbers
+
     def accept(self) -> tuple[socket.socket, object]:
         self.asked += 1
         if self._numbers:
@@ -199,3 +203,22 @@ async def test_spare_files_are_given_up_one_by_one_and_taken_back() -> None:
     spare.close()
     spare.fill()
     assert not spare.give()
+
+
+async def test_spare_files_are_taken_back_before_the_next_client_needs_them() -> None:
+    made: list[asyncio.Protocol] = []
+
+    def make() -> asyncio.Protocol:
+        made.append(asyncio.Protocol())
+        return made[-1]
+
+    hall, bound, spare = Hall(), Failing(), Spare(2)
+    door = Door(bound, make, hall, spare=spare)
+    for count in range(1, 4):
+        bound.fail(errno.EMFILE, errno.EMFILE)
+        _, writer = await asyncio.open_connection(*bound.getsockname())
+        await until(lambda count=count: len(made) == count)  # type: ignore[misc]
+        writer.close()
+    assert hall.relieved == 0
+    door.close()
+    spare.close()
