@@ -228,11 +228,13 @@ class Call:
             return
         if connection.watch is not None:
             connection.watch.rest()
-        if connection.ear is not None:
-            connection.ear.close()
-            connection.ear = None
         sent = self._pump is None and self.attempt.sent_bytes <= SURELY_SENT
-        if self.reusable and (sent or _is_sent(connection)):
+        if not sent:
+            sent = _is_sent(connection)
+            if connection.ear is not None:
+                connection.ear.close()
+                connection.ear = None
+        if self.reusable and sent:
             self._pool.put(connection, self.clock.now())
         else:
             connection.kill()

@@ -52,10 +52,8 @@ def meant(fields: Fields, raw: list[bytes]) -> None:
 
 
 def is_chunked(fields: Fields) -> bool:
-    """Whether a body would come in chunks. Raises `Unclear` for every other coding: no end could be relied on."""
-    at = fields.shape.first.get("transfer-encoding")
-    if at is None:
-        return False
+    """Whether a coded body comes in chunks. Raises `Unclear` for other codings: their end could not be known."""
+    at = fields.shape.first["transfer-encoding"]
     if fields.lines[at].rstrip(b" ").lower() != b"chunked" or "transfer-encoding" in fields.repeated:
         # The parser reads all else, a tab behind it too, as a body that ends with its connection.
         raise Unclear

@@ -12,7 +12,7 @@ from typing import Final, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from proxy.body import Body
-from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines, cleaned, in_one_line
+from proxy.fields import MAX_FIELD, MAX_HEAD, Fields, Shapes, check_lines, cleaned
 from proxy.link import Link
 from proxy.upstream.answer import AnswerHead, ConnectionEnded, MalformedAnswer
 from proxy.upstream.ear import Ear
@@ -72,8 +72,6 @@ class UpstreamConnection(Link):
         self._bodiless = not body
         self._expecting = self._in_head = True
         self._head_size = 0
-        self._phrase = b""
-        self._names, self._lines = [], []
         if self._parser is None:
             self._parser = HttpResponseParser(self)
             # Control characters (`cleaned`) and white space before a colon (`headers`) are its own; they end here.
@@ -182,9 +180,7 @@ class UpstreamConnection(Link):
 
     def on_status(self, phrase: bytes) -> None:
         """A part of the phrase."""
-        if b"\0" in phrase:
-            raise MalformedAnswer
-        self._phrase += in_one_line(phrase)
+        self._phrase += phrase
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field of the head, or of the trailer, which goes no further."""
@@ -208,33 +204,35 @@ class UpstreamConnection(Link):
             meant(fields, self._lines)
         # No version but 1.1 lasts without a word.
         closes = "connection" in fields.shape.first or not parser.should_keep_alive()
-        head = AnswerHead(code, self._phrase, fields, should_close=closes and not lasts(parser, fields))
+        phrase = self._phrase if self._phrase == b"OK" else cleaned([self._phrase])[0]
+        head = AnswerHead(code, phrase, fields, should_close=closes and not lasts(parser, fields))
         if head.should_close:
             self._spoiled = True
         self._phrase, self._names, self._lines = b"", [], []
         body = Body(self)
         if code >= 200 or code == 101:
-            self._chunks = is_chunked(fields)
-            self._in_head = False
-            if self._bodiless or code in BODILESS:
-                body.end()
-                self._expecting = False
-                # The parser may wait for a body that there is none of.
-                self._parser = None
-                self._spoiled = self._spoiled or (code == 204 and has_body(fields))
-            else:
-                self._begin(body, fields)
+            self._final(code, fields, body)
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result((head, body))
         elif code >= 200 or code == 101:
             self._heads.append((head, body))
 
-    def _begin(self, body: Body, fields: Fields) -> None:
-        """A body follows, by length, in chunks, or until the end of the connection."""
+    def _final(self, code: int, fields: Fields, body: Body) -> None:
+        """No other head is due; a body may be, by length, in chunks, or until the end of the connection."""
+        first = fields.shape.first
+        self._chunks = "transfer-encoding" in first and is_chunked(fields)
+        self._in_head = False
+        if self._bodiless or code in BODILESS:
+            body.end()
+            self._expecting = False
+            # The parser may wait for a body that there is none of.
+            self._parser = None
+            self._spoiled = self._spoiled or (code == 204 and has_body(fields))
+            return
         if self._chunks:
             begin_chunks(cast(HttpResponseParser, self._parser))
-        elif "content-length" not in fields.shape.first:
+        elif "content-length" not in first:
             self._until_close = True
         self._body = body
 
