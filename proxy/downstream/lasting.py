@@ -142,7 +142,7 @@ class Lasting(Departing):
             # This event loop is late, not the client; once.
             self._spared = due
             self._timer = self._loop.call_at(now + AGAIN_SECONDS, self._look)
-        elif self._head_due or self.paused or not half_close(self.transport):
+        elif self._head_due or not half_close(self.transport):
             self.end_now()
         else:
             self.turn_deaf()

@@ -21,7 +21,7 @@ from proxy.tasks import start_task
 from proxy.websocket.handshake import asks
 
 MOST_WAITING: Final = 32
-"""Requests of one connection that wait behind the one that is served, before it is asked to bring no more."""
+"""Requests of a connection that wait behind the one that is served, before no more is read; of large heads, one."""
 _NO_HEAD: Final = -1
 
 Handler = Callable[[Arrival], Awaitable[bool]]
@@ -35,7 +35,7 @@ class Connection(Lasting):
     """
 
     __slots__ = (
-        "_body", "_deaf", "_declining", "_fed", "_framing_size", "_handler", "_head_size", "_in_head",
+        "_body", "_brim", "_deaf", "_declining", "_fed", "_framing_size", "_handler", "_head_size", "_in_head",
         "_known", "_large", "_lines", "_names", "_parser", "_shapes", "_synthetic", "_target", "_task",
         "_waiter", "last", "serving", "waiting",
     )  # fmt: skip
@@ -55,7 +55,7 @@ class Connection(Lasting):
         self._names: list[bytes] = []
         self._lines: list[bytes] = []
         self._target = b""
-        self._head_size = self._framing_size = 0
+        self._head_size = self._framing_size = self._brim = 0
         self._in_head = True
         self.last = self._deaf = self._declining = self._synthetic = self._large = self._fed = False
 
@@ -181,7 +181,7 @@ class Connection(Lasting):
         if self._declining and asks(arrival.method, arrival.version, fields):
             arrival.switching = arrival.should_close = True
             self._declining = False
-        self._add(arrival)
+        self._add(arrival, large=large)
 
     def on_body(self, piece: bytes) -> None:
         """A piece of the body."""
@@ -246,12 +246,14 @@ class Connection(Lasting):
             return
         self._add(unknown(self, data, excess=excess))
 
-    def _add(self, arrival: Arrival) -> None:
+    def _add(self, arrival: Arrival, *, large: bool = False) -> None:
         self.waiting.append(arrival)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-        elif len(self.waiting) == MOST_WAITING:
-            self.pause_reading()
+        elif large or len(self.waiting) == MOST_WAITING:
+            if not self._brim:
+                self.pause_reading()
+            self._brim = 1 if large else self._brim or MOST_WAITING
 
     async def _serve(self) -> None:
         """Serves the connection's requests one after the other, in this one task."""
@@ -290,7 +292,8 @@ class Connection(Lasting):
             self._waiter = None
 
     def _next(self) -> Arrival:
-        if len(self.waiting) == MOST_WAITING:
+        if len(self.waiting) <= self._brim:
+            self._brim = 0
             self.resume_reading()
         self.serving = arrival = self.waiting.pop(0)
         return arrival

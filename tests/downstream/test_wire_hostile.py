@@ -213,6 +213,28 @@ async def test_thousands_of_requests_at_once_are_answered_in_order_and_most_of_t
         assert MOST_WAITING <= most < count // 2
 
 
+async def test_large_heads_wait_outside_and_are_answered_in_order() -> None:
+    go_on, lines = asyncio.Event(), b"".join(b"x-%d: %b\r\n" % (number, b"v" * 60_000) for number in range(3))
+
+    async def held(arrival: Arrival) -> bool:
+        await go_on.wait()
+        return await echo(arrival)
+
+    async with serving(held) as served, visiting(served.port) as visitor:
+        await visitor.send(b"GET /first HTTP/1.1\r\nhost: x\r\n\r\n")
+        await until(lambda: bool(served.arrivals))
+        (connection,) = served.protocols.connections
+        asks = b"".join(b"GET /%d HTTP/1.1\r\nhost: x\r\n%b\r\n" % (number, lines) for number in range(40))
+        sending = asyncio.ensure_future(visitor.send(asks + LAST_ASK))
+        await until(lambda: bool(connection._pauses))
+        assert len(connection.waiting) <= 2
+        go_on.set()
+        answers = read_answers(await visitor.rest())
+        await sending
+        targets = [b"/first", *(b"/%d" % number for number in range(40)), b"/last"]
+        assert [answer.body for answer in answers] == [target + b" " for target in targets]
+
+
 def test_a_client_that_takes_no_answer_and_has_asked_for_more_is_not_kept_for_ever() -> None:
     async def last(arrival: Arrival) -> bool:
         assert arrival.transport is not None
