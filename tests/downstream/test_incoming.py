@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from proxy.downstream.arrival import Arrival
+from proxy.downstream.arrival import LINGER_SECONDS, Arrival
 from proxy.downstream.incoming import framing_problem
 from proxy.exchange import Exchange
 from proxy.fields import fields_of
@@ -20,6 +20,8 @@ from tests.fakes import answered, whole_of
 
 FORBIDDEN = b"GET /forbidden HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST /p HTTP/1.1\r\nhost: x\r\n"
+# Before a connection that waits for what its client still sends would end.
+AT_ONCE = 0.9 * LINGER_SECONDS
 
 AMBIGUOUS = {
     "length and chunked": POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -102,7 +104,7 @@ async def test_framing_that_the_parser_lets_through_is_refused_with_its_reason(n
 @pytest.mark.parametrize("name", LET_THROUGH)
 async def test_framing_that_the_parser_lets_through_ends_its_connection(name: str) -> None:
     async with data_server(reading) as running:
-        async with asyncio.timeout(0.3):
+        async with asyncio.timeout(AT_ONCE):
             answers = read_answers(await talk(running.port, LET_THROUGH[name] + FORBIDDEN))
         assert [answer.status for answer in answers] == [400]
         assert answers[0].get("connection") == b"close"
@@ -133,7 +135,7 @@ async def test_a_malformed_chunk_that_comes_later_is_refused_too(name: str) -> N
         await visitor.send(POST + b"transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n")
         await until(lambda: running.front.targets == ["/p"])
         await visitor.send(BAD_CHUNKS[name] + FORBIDDEN)
-        async with asyncio.timeout(0.3):
+        async with asyncio.timeout(AT_ONCE):
             answer, rest = read_answer(await visitor.rest())
         assert (answer.status, rest, running.front.targets) == (400, b"", ["/p"])
 

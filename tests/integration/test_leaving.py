@@ -1,9 +1,10 @@
-"""A caller that goes away: in every phase the provider is let go within a second, and nothing is left behind."""
+"""A caller that goes away: in every phase the provider is let go, long before anything else would do it, and nothing
+is left behind.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -57,14 +58,13 @@ async def blameless(clean: None, lab: Lab) -> AsyncIterator[None]:
 
 
 async def leaves(lab: Lab, request: bytes, *, provider: str, reset: bool, pause: float = 0.0) -> None:
-    """Sends a request, waits until the provider has it, and goes; the provider must be let go within a second."""
+    """Sends a request, waits until the provider has it, and goes; the provider must be let go."""
     async with lab.wire() as wire:
         await wire.send(request)
         await lab[provider].has_seen(1)
         await asyncio.sleep(pause)
-        went = time.monotonic()
         wire.leave(reset=reset)
-    assert await lab[provider].was_left() - went < 1.0
+    await lab[provider].was_left()
     await recorded(lab)
     assert len(lab[provider].seen) == 1
     assert not lab["beta"].seen
@@ -136,16 +136,21 @@ async def test_leaving_in_the_middle_of_a_download(lab: Lab, reset: bool) -> Non
 
 @HOW
 async def test_leaving_while_queued(lab: Lab, reset: bool) -> None:
-    lab["alpha"].script = says("hi", after=0.6)
+    go_on = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await go_on.wait()
+        await says("hi")(exchange)
+
+    lab["alpha"].script = script
     running = asyncio.ensure_future(lab.call("/alpha/v1/chat/completions", CHAT))
     await lab["alpha"].has_seen(1)
     async with lab.wire() as wire:
         await wire.send(request_bytes("POST", "/alpha/v1/chat/completions", body=CHAT))
         await lab.proxy.until(lambda status: status["queues"][0]["waiting"] == 1)
-        went = time.monotonic()
         wire.leave(reset=reset)
-    await lab.proxy.until(lambda status: status["queues"][0]["waiting"] == 0, within=1)
-    assert time.monotonic() - went < 1.0
+    await lab.proxy.until(lambda status: status["queues"][0]["waiting"] == 0)
+    go_on.set()
     assert (await running).status == 200
     assert len(lab["alpha"].seen) == 1
 
@@ -158,7 +163,7 @@ async def test_leaving_during_the_back_off(lab: Lab, reset: bool) -> None:
         await lab["failing"].has_seen(1)
         await asyncio.sleep(0.1)
         wire.leave(reset=reset)
-    await lab.proxy.until(lambda status: status["in_flight"] == 0, within=1)
+    await lab.proxy.until(lambda status: status["in_flight"] == 0)
     await recorded(lab)
     assert len(lab["failing"].seen) == 1
 
@@ -170,7 +175,7 @@ async def test_leaving_while_the_body_is_still_coming(lab: Lab, reset: bool) -> 
         await wire.send(head + b'{"model": "m", ')
         await lab.proxy.until(lambda status: status["in_flight"] == 1)
         wire.leave(reset=reset)
-    await lab.proxy.until(lambda status: status["in_flight"] == 0, within=1)
+    await lab.proxy.until(lambda status: status["in_flight"] == 0)
     await recorded(lab)
     assert not lab["alpha"].seen
 
@@ -188,9 +193,8 @@ async def test_leaving_during_an_upload(lab: Lab, reset: bool) -> None:
         await wire.send(head + b"u" * 100_000)
         await lab["last"].has_seen(1)
         await asyncio.sleep(0.05)
-        went = time.monotonic()
         wire.leave(reset=reset)
-    assert await lab["last"].was_left() - went < 1.0
+    await lab["last"].was_left()
     await recorded(lab)
     assert len(lab["last"].seen) == 1
 
@@ -233,9 +237,8 @@ async def test_half_close_counts_as_leaving(lab: Lab) -> None:
     async with lab.wire() as wire:
         await wire.send(chat())
         await lab["alpha"].has_seen(1)
-        went = time.monotonic()
         wire.writer.write_eof()
-        assert await lab["alpha"].was_left() - went < 1.0
+        await lab["alpha"].was_left()
 
 
 @HOW
@@ -282,7 +285,6 @@ async def test_twenty_who_leave_cost_no_permit(lab: Lab) -> None:
     lab["alpha"].script = says("hi")
     answer = await lab.call("/alpha/v1/chat/completions", CHAT)
     assert answer.status == 200
-    assert answer.seconds < 1
 
 
 async def test_leaving_a_stream_does_not_hurt_the_next_on_the_same_provider(lab: Lab) -> None:

@@ -134,8 +134,7 @@ async def test_a_connection_that_is_ended_while_its_answer_comes_is_seen_by_the_
         connection.write(ASK, b"")
         await connection.head()
         getattr(connection, how)()
-        async with asyncio.timeout(1.0):
-            await gone.wait()
+        await gone.wait()
 
 
 async def test_abort_wakes_who_waits_for_the_head() -> None:
@@ -274,5 +273,4 @@ async def test_a_malformed_chunk_after_good_ones_wakes_who_reads_the_body() -> N
         assert await payload.readany() == b"hello"
         connection.write(ASK, b"")  # the script goes on
         with pytest.raises(BodyBroken):
-            async with asyncio.timeout(0.5):
-                await payload.readany()
+            await payload.readany()
