@@ -185,3 +185,20 @@ async def test_the_last_words_before_the_end_of_another_protocol_are_not_dropped
         assert taker.data == b"farewell"
         other.reset()
         await until(lambda: second.transport is None)
+
+
+async def test_what_was_said_in_another_protocol_reaches_who_has_half_closed() -> None:
+    size = 16 << 20
+
+    async def handle(arrival: Arrival) -> bool:
+        arrival.link.hand_over(Silent())
+        assert arrival.transport is not None
+        arrival.transport.write(bytes(size))
+        return await waits_for_ever(arrival)
+
+    async with serving(handle) as served, visiting(served.port) as visitor:
+        await visitor.send(SWITCH)
+        await until(lambda: any(one.paused for one in served.protocols.connections))
+        visitor.fin()
+        assert len(await visitor.rest()) == size
+        await until(lambda: served.cancelled == 1)
