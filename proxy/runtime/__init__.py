@@ -26,5 +26,5 @@
 | process | everything that one `sponson run` is made of |
 | run | one `sponson run`, from the first signal handler to the exit code |
 | batching | counting many requests at a time |
-| log_line, log_format | one structured line a request |
+| log_line, log_format, log_pipe | one structured line a request, and where it goes though nobody reads it |
 """

@@ -7,6 +7,7 @@ whatever a value holds, except for a traceback in the text format.
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 import orjson
+
+from proxy.runtime.log_pipe import PatientHandler
 
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\ud800-\udfff]+\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -67,7 +70,11 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
 
 def log_handler(stream: TextIO, *, style: str) -> logging.Handler:
     """Returns a handler that writes `style` ("json" or "text") to `stream`; colours only on a terminal."""
-    handler = logging.StreamHandler(stream)
+    handler: logging.Handler
+    try:
+        handler = PatientHandler(stream)
+    except io.UnsupportedOperation:  # it has no descriptor: it is in memory
+        handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter(colours=stream.isatty()))
     return handler
 
