@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from proxy.exchange import Exchange, PhaseLimits
 from proxy.link import Link
 from proxy.outcome import Outcome
 from tests.fakes import Ask
-from tests.upstream.peer import PeerWire, provider
+from tests.upstream.peer import RESET_ON_CLOSE, PeerWire, provider
 from tests.upstream.rig import Rig
 from tests.websocket.encoding import KEY, Frame, accept_of, decoded, encoded
 
@@ -79,12 +80,23 @@ class End:
     def leave(self) -> None:
         self._writer.close()
 
+    def reset_behind(self, data: bytes) -> None:
+        """Says this, and resets the connection before anybody can have read it."""
+        bound = self._writer.get_extra_info("socket")
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self._writer.write(data)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, bound.fileno())
+        os.close(nothing)
+
 
 class Laid:
     """A tunnel that is open."""
 
-    def __init__(self, rig: Rig, exchange: Exchange, task: asyncio.Task[Outcome], client: End, far: End) -> None:
-        self.clock, self.exchange, self.task, self.client, self.provider = rig.clock, exchange, task, client, far
+    def __init__(self, rig: Rig, exchange: Exchange, link: ClientLink, client: End, far: End) -> None:
+        assert link.task is not None
+        self.clock, self.exchange, self.task, self.link = rig.clock, exchange, link.task, link
+        self.client, self.provider = client, far
 
     async def outcome(self) -> Outcome:
         async with asyncio.timeout(10):
@@ -124,7 +136,7 @@ async def laid(*, first: bytes = AGREED, second: bytes = b"", most: int = 1 << 2
         wire = await wires.get()
         try:
             client = End(reader, writer, mask=MASK)
-            yield Laid(rig, exchange, task, client, End(wire.reader, wire.writer, mask=None))
+            yield Laid(rig, exchange, link, client, End(wire.reader, wire.writer, mask=None))
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -135,6 +135,18 @@ async def test_a_providers_close_says_how_it_went(code: int | None) -> None:
         assert kind is (OutcomeKind.ERROR_IN_ANSWER if code in range(1011, 1015) else OutcomeKind.OK)
 
 
+async def test_a_provider_that_resets_behind_its_close_is_heard_although_its_client_speaks() -> None:
+    async with laid() as tunnel:
+        await tunnel.client.send(TEXT, b"first")
+        await tunnel.provider.frame()
+        tunnel.provider.reset_behind(encoded(TEXT, b"sorry") + encoded(CLOSE, closing(1008, "over budget")))
+        # It is written to before it is read from.
+        tunnel.link.data_received(encoded(TEXT, b"second", mask=MASK))
+        assert await tunnel.client.frame() == Frame(TEXT, b"sorry")
+        assert await tunnel.client.frame() == Frame(CLOSE, closing(1008, "over budget"))
+        assert (await tunnel.outcome()).kind is OutcomeKind.OK
+
+
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_client_that_goes_has_left_unless_it_has_closed(closed: bool) -> None:
     async with laid() as tunnel:
