@@ -25,6 +25,11 @@ def available() -> bool:
     """Whether this process may have a port of the system's, and a view of the file system of its own (Linux, root)."""
     if os.geteuid() or shutil.which("unshare") is None:
         return False
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.53.0.1", _PORT))
+        except OSError:
+            return False
     return subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode == 0
 
 

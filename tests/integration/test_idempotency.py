@@ -71,7 +71,8 @@ async def test_whoever_is_given_an_answer_gets_its_lines_and_its_packed_bytes(
     head = b"".join(b"%b: %b\r\n" % line for line in LINES)
 
     async def script(exchange: Exchange) -> None:
-        await asyncio.sleep(0.2)
+        if exchange.number == 0:
+            await lab.proxy.until(lambda status: status["in_flight"] == 3)
         await exchange.send(b"HTTP/1.1 %d Said\r\n%b%b\r\n\r\n%b" % (status, head, framing, body))
 
     lab["alpha"].script = script
@@ -199,11 +200,13 @@ async def test_a_key_holds_within_its_route(lab: Lab) -> None:
 
 
 async def test_a_key_is_forgotten_when_its_time_is_over(lab: Lab) -> None:
+    before = (await lab.proxy.status())["idempotency"]["answers"]
     assert (await lab.chat("short", headers=key("time"))).status == 200
     async with asyncio.timeout(10):
         while (await lab.chat("short", headers=key("time"))).attempts == 0:
             await asyncio.sleep(0.05)
     assert len(lab["alpha"].seen) == 2
+    await lab.proxy.until(lambda status: status["idempotency"]["answers"] == before)
 
 
 async def test_a_get_is_given_again_and_a_head_is_another_request(lab: Lab) -> None:
@@ -258,6 +261,7 @@ async def test_status_tells_how_many_and_no_key(lab: Lab) -> None:
     before = (await lab.proxy.status())["idempotency"]
     for _ in range(2):
         await lab.chat("chat", stream=True, headers=key("never-shown"))
+        await lab.idle()
     status = await lab.proxy.status()
     after = status["idempotency"]
     assert after["replayed"] == before["replayed"] + 1

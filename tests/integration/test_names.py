@@ -18,7 +18,9 @@ from tests.integration.scripted import Exchange, ScriptedProvider
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(not available(), reason="names of our own need root and mount namespaces"),
+    pytest.mark.skipif(
+        not available(), reason="names of our own need root, mount namespaces, and port 53 of a loopback address"
+    ),
 ]
 
 OLD, NEW = "127.0.0.2", "127.0.0.3"
@@ -36,7 +38,7 @@ POLICY: dict[str, Any] = {
             f"mute{number}": {
                 "base_url": f"http://mute{number}.lab.test:{{port}}/v1",
                 "breaker": "off",
-                "timeouts": {"connect": "500ms"},
+                "timeouts": {"connect": "2s"},
             }
             for number in range(8)
         },
