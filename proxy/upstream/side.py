@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ Text = Callable[[bytes, bool], None]
 class Side:
     """One end of a tunnel; `mask` is what frames of ours to it are masked with."""
 
-    __slots__ = ("pausing", "_tunnel", "code", "frames", "heard_at", "link", "mask", "other", "pinged", "stuck_at")
+    __slots__ = (
+        "pausing", "_goes_on", "_tunnel", "code", "frames", "heard_at", "link", "mask", "other", "pinged", "stuck_at",
+    )  # fmt: skip
 
     other: Side
 
@@ -29,7 +32,7 @@ class Side:
         self.heard_at = tunnel.now()
         self.stuck_at = 0.0
         self.code: int | None = None
-        self.pinged = self.pausing = False
+        self.pinged = self.pausing = self._goes_on = False
 
     def received(self, data: bytes) -> None:
         """Passes what came to the other side; where that does not take it, no more is brought."""
@@ -46,6 +49,17 @@ class Side:
             self.link.pause_reading()
         if self.frames.closed:
             self._tunnel.closing()
+        elif self.frames.more and not self._goes_on:
+            self._goes_on = True
+            self.link.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Goes on with many small frames, after others have had their turn."""
+        self._goes_on = False
+        if self.link.taker is self:
+            self.received(b"")
+        self.link.resume_reading()
 
     def writable(self) -> None:
         """It takes again what is written."""
@@ -55,7 +69,9 @@ class Side:
             self.other.link.resume_reading()
 
     def lost(self) -> None:
-        """Its connection is lost."""
+        """Its connection is lost, and with it nothing of what it has brought."""
+        while self.frames.more:
+            self.received(b"")
         self._tunnel.lost(self)
 
     def write(self, data: bytes) -> None:

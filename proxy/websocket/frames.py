@@ -19,6 +19,8 @@ PROTOCOL_ERROR: Final = 1002
 TOO_BIG: Final = 1009
 BAD_GATEWAY: Final = 1014
 """IANA's registry: the gateway received an invalid response from the server."""
+MOST_FRAMES: Final = 2048
+"""Frames that are followed at a time, some milliseconds: the smallest come by the hundred thousand."""
 _CONTROL: Final = 0x8
 _LONGEST_CONTROL: Final = 125
 _MOST_REASON: Final = 123
@@ -58,10 +60,11 @@ class Listener(Protocol):
 class Frames:
     """One direction. `closed` is True once a close frame has passed; what follows one is nothing.
 
+    `more`: there was more than is followed at a time, and the next `feed`, of nothing, goes on with it.
     `text` is given the unmasked payload of plain text messages, piece by piece, with True at the end of a message.
     """
 
-    __slots__ = ("_continues", "_head", "_left", "_listener", "_message", "_most", "_plain", "_text", "closed")
+    __slots__ = ("_continues", "_head", "_left", "_listener", "_message", "_most", "_plain", "_text", "closed", "more")
 
     def __init__(self, listener: Listener, *, most: int, text: Callable[[bytes, bool], None] | None = None) -> None:
         self._listener = listener
@@ -70,7 +73,7 @@ class Frames:
         self._head = b""
         self._left = self._message = 0
         self._continues = self._plain = False
-        self.closed = False
+        self.closed = self.more = False
 
     def __repr__(self) -> str:
         return f"<Frames {'closed' if self.closed else 'between frames' if self.between else 'in a frame'}>"
@@ -82,6 +85,7 @@ class Frames:
 
     def feed(self, data: bytes) -> bytes:
         """Returns what passes now. Raises `Violation`."""
+        self.more = False
         if self.closed:
             return b""
         if self._head:
@@ -96,9 +100,10 @@ class Frames:
 
     def _walk(self, data: bytes, passes: list[bytes]) -> None:
         """Follows the frames in these bytes, and adds what passes, also where it raises."""
-        at, begin, size = 0, 0, len(data)
+        at, begin, size, turns = 0, 0, len(data), MOST_FRAMES
         try:
-            while at < size and not self.closed:
+            while at < size and not self.closed and turns:
+                turns -= 1
                 if self._left:
                     at += self._payload(data, at)
                     continue
@@ -120,6 +125,7 @@ class Frames:
             passes.append(data[begin:at])
         if not self.closed:
             self._head = data[at:]
+            self.more = not turns and at < size
 
     def _payload(self, data: bytes, at: int) -> int:
         """Lets payload pass; returns how many bytes."""

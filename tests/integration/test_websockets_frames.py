@@ -159,6 +159,21 @@ async def test_who_takes_nothing_stops_the_sender_and_costs_little_memory(lab: L
             assert (await taker.frame()).opcode == BINARY
 
 
+@pytest.mark.parametrize("client_sends", [True, False])
+async def test_a_flood_of_empty_frames_passes_whole_and_so_does_what_follows(lab: Lab, client_sends: bool) -> None:
+    async with talking(lab) as ends:
+        sender, taker = ends if client_sends else ends[::-1]
+        said = sender.encoded(TEXT) * 60_000 + sender.encoded(CLOSE, b"")
+        await sender.write(said)
+        sender.half_close()
+        async with asyncio.timeout(20):
+            while len(taker.data) < len(said):
+                piece = await taker.reader.read(1 << 18)
+                assert piece, len(taker.data)
+                taker.data += piece
+        assert taker.data == said
+
+
 def resident(lab: Lab) -> int:
     """Bytes that the proxy has in memory."""
     told = Path(f"/proc/{lab.proxy.process.pid}/status").read_text()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.websocket.frames import (
     CLOSE,
+    MOST_FRAMES,
     PING,
     PONG,
     PROTOCOL_ERROR,
@@ -209,3 +210,17 @@ def test_our_close_frames_are_well_formed(code: int, why: str, mask: bytes | Non
 @given(st.binary(max_size=125), masks)
 def test_our_pings_are_well_formed(payload: bytes, mask: bytes | None) -> None:
     assert frame(PING, payload, mask=mask) == encoded(PING, payload, mask=mask)
+
+
+@pytest.mark.parametrize("mask", [None, b"mask"])
+def test_very_many_small_frames_are_followed_a_part_at_a_time_and_none_is_lost(mask: bytes | None) -> None:
+    groups = encoded(1, b"a", final=False, mask=mask) + encoded(PING, b"", mask=mask) + encoded(0, b"", mask=mask)
+    said, end = groups * MOST_FRAMES, encoded(CLOSE, b"", mask=mask)
+    frames = Frames(Passing(), most=MOST)
+    parts = [frames.feed(said + end)]
+    while frames.more:
+        parts.append(frames.feed(b""))
+    assert b"".join(parts) == said + end
+    assert frames.closed
+    assert len(parts) > 2
+    assert max(map(len, parts)) <= MOST_FRAMES * len(groups)
