@@ -12,7 +12,9 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from proxy.clock import Clock
 from proxy.observer import Observer, PolicyLoaded, PolicyRejected
@@ -26,6 +28,10 @@ from proxy.runtime.watcher import changes
 
 SETTLE_SECONDS = 0.4
 BETWEEN_RELOADS_SECONDS = 1.0
+HANGS_SECONDS = 5.0
+"""A reading that takes longer, as of a network's file system that does not answer, is told of while it goes on."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger("sponson.policy")
 
@@ -162,7 +168,7 @@ class PolicyKeeper:
     async def _look(self) -> PolicyBytes:
         """Reads what is written, and notes since when the same is read; for ever, if it came at one stroke."""
         before, self._stands = self._stands, ""
-        place, data = await asyncio.to_thread(lambda: (standing(self._path), read_policy(self._path)))
+        place, data = await self._reading(lambda: (standing(self._path), read_policy(self._path)))
         self._stands = data.digest
         if self._stands != before:
             self._stands_since = -math.inf if came_whole(self._standing, place) else self._clock.now()
@@ -173,7 +179,7 @@ class PolicyKeeper:
         """Whether what is live stands there, perhaps again, and its secrets are others."""
         self.state.seen_digest = data.digest
         assert self._live_snapshot is not None
-        await asyncio.to_thread(self._secrets.read, self._live_snapshot)
+        await self._reading(partial(self._secrets.read, self._live_snapshot))
         if self._secrets.digest(self._live_snapshot) != self._secret_digest:
             return True
         if self.state.problems:
@@ -184,7 +190,15 @@ class PolicyKeeper:
     async def _secrets_came(self) -> bool:
         """Whether a policy that was rejected only for its secrets has them all now."""
         waiting = self._waits_for_secrets
-        return waiting is not None and not await asyncio.to_thread(self._secrets.read, waiting)
+        return waiting is not None and not await self._reading(partial(self._secrets.read, waiting))
+
+    async def _reading(self, read: Callable[[], T]) -> T:
+        """Reads in a thread, for as long as it takes: another one would hang as well."""
+        reading = asyncio.get_running_loop().run_in_executor(None, read)
+        done, _ = await asyncio.wait({reading}, timeout=HANGS_SECONDS)
+        if not done:
+            self._reject("", (f"{self._path}: the policy, or a secret of it, cannot be read: no answer yet",))
+        return await reading
 
     def _understand(self, data: PolicyBytes) -> Candidate:
         self._waits_for_secrets = None

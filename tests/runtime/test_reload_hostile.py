@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from proxy.runtime.compiler import TRIES
 from tests.integration.harness import ProxyProcess
+from tests.integration.test_start_signals import held_up
 from tests.runtime.desk import text
 from tests.runtime.test_watcher_again import IN_A_NAMESPACE, can_make_namespaces
 
@@ -74,6 +75,29 @@ async def test_without_inotify_every_policy_comes_all_the_same() -> None:
                     await asyncio.sleep(0.02)
             assert (shown["problems"], shown["watching"]) == ([], "polling")
         assert "its contents are compared every second" in proxy.log()
+
+
+async def test_a_policy_whose_file_system_does_not_answer_is_told_of_and_comes_when_it_does() -> None:
+    async with ProxyProcess(text(1)) as proxy:
+        with held_up(proxy.policy_path):
+            shown = await shows(proxy, lambda shown: shown["problems"])
+            assert shown["problems"] == [f"{proxy.policy_path}: {CANNOT}"]
+            assert (shown["revision"], shown["rejected"]) == (1, 1)
+            assert (await proxy.get("/readyz")).status == 200
+        assert (await shows(proxy, lambda shown: not shown["problems"]))["revision"] == 1
+        proxy.rewrite(text(2))
+        assert (await shows(proxy, lambda shown: shown["revision"] == 2))["problems"] == []
+
+
+CANNOT = "the policy, or a secret of it, cannot be read: no answer yet"
+
+
+async def shows(proxy: ProxyProcess, holds: Callable[[Any], object]) -> Any:
+    """Waits until `/policy` shows something; returns it."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds(shown := (await proxy.get("/policy")).json()):
+            await asyncio.sleep(0.02)
+    return shown
 
 
 START = """
