@@ -219,6 +219,25 @@ async def test_the_collector_is_as_it_was_after_a_large_body(body: bytes, collec
         gc.enable()
 
 
+async def test_the_collector_does_not_look_at_a_large_body_again_and_again() -> None:
+    body = b'{"model":"m","messages":[' + b"[]," * 100_000 + b"[]]}"
+    seen: list[str] = []
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    gc.callbacks.append(look)
+    try:
+        await understood(body)
+    finally:
+        gc.callbacks.remove(look)
+        gc.set_threshold(*before)
+    # A hundred thousand lists would be worth more than a hundred looks.
+    assert seen.count("start") < 10
+
+
 async def test_a_body_of_millions_of_lists_is_read_by_nobody() -> None:
     flood = b'{"model":"m","messages":[' + b"[]," * MOST_NESTS + b"[]]}"
     outcome, exchange = await understood(flood)
