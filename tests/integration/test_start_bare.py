@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.caller import HOST
 from tests.integration.harness import Lab, ProxyProcess
-from tests.integration.messages import CHAT, says
+from tests.integration.messages import CHAT, DONE, event, says, streams
 
 POLICY: dict[str, Any] = {"version": 1, "providers": {"alpha": {}}}
 BROKEN_PIPE = "import os, sys; r, w = os.pipe(); os.dup2(w, 2); os.close(r); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -96,6 +97,28 @@ async def test_more_callers_than_files_are_turned_away_and_the_others_served() -
         async with asyncio.timeout(10):
             while not await answers(lab):
                 await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("exporter", ["none", "otlp"])
+async def test_a_small_container_is_large_enough(exporter: str) -> None:
+    env = {"OTEL_TRACES_EXPORTER": exporter, "OTEL_METRICS_EXPORTER": exporter}
+    async with Lab(POLICY, env={**env, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}) as lab:
+        pid = lab.proxy.process.pid
+        assert kibibytes(pid, "VmRSS") < 80 << 10
+        body = {**CHAT, "padding": "x" * 20_000}
+        for script in (says("hi"), streams(*[event("word")] * 100, DONE)):
+            lab["alpha"].script = script
+            for _ in range(6):
+                calls = [lab.call("/alpha/v1/chat/completions", body) for _ in range(40)]
+                assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
+        assert kibibytes(pid, "VmHWM") < 128 << 10
+
+
+def kibibytes(pid: int, what: str) -> int:
+    """What the kernel says that a process has, or once had, in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what))
 
 
 async def answers(lab: Lab) -> bool:
