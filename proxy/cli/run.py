@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -147,6 +148,7 @@ def command(**flags: Any) -> None:
 
     async def to_the_end() -> None:
         code = await run(settings, compiler, telemetry)
+        logging.shutdown()
         with suppress(OSError):  # nobody reads it
             sys.stderr.flush()
         # Threads that hang, in a dead collector or on a child, must not hold the exit.

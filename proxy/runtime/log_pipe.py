@@ -15,6 +15,9 @@ from typing import Final, TextIO
 
 MOST_WAITING: Final = 1 << 20
 """Bytes that wait for a reader."""
+LAST_LOOKS: Final = 20
+LAST_LOOK_MILLISECONDS: Final = 50
+"""At the end a reader who is slow, and has not stopped, is waited for: a second in all, at most."""
 
 
 class PatientHandler(logging.Handler):
@@ -50,6 +53,19 @@ class PatientHandler(logging.Handler):
             self._catch_up()
         finally:
             self.release()
+
+    def close(self) -> None:
+        """Writes what waits, for a last moment."""
+        self.acquire()
+        try:
+            for _ in range(LAST_LOOKS):
+                if self._poll is None or not self._waiting:
+                    break
+                self._poll.poll(LAST_LOOK_MILLISECONDS)
+                self._catch_up()
+        finally:
+            self.release()
+        super().close()
 
     def _line(self, record: logging.LogRecord) -> bytes:
         return self.format(record).encode("utf-8", "replace") + b"\n"

@@ -39,6 +39,10 @@ class Pipe:
             except BlockingIOError:
                 return b"".join(pieces)
 
+    def read_some(self) -> bytes:
+        """What comes next; waits for it where that was asked for."""
+        return os.read(self.reader, 1 << 16)
+
     def read_all(self) -> list[str]:
         """All lines, those that waited too."""
         pieces = []
@@ -101,6 +105,33 @@ def test_a_line_larger_than_all_that_may_wait_is_not_torn(pipe: Pipe) -> None:
     pipe.say(huge)
     pipe.say("too many")
     assert pipe.read_all() == [f"INFO {huge}", "WARNING 1 lines are missing here: nobody read the log"]
+
+
+def test_at_the_end_a_slow_reader_gets_what_waits(pipe: Pipe) -> None:
+    said = [f"{number} ".ljust(1000, "x") for number in range(300)]
+    for text in said:
+        pipe.say(text)
+    os.set_blocking(pipe.reader, True)
+    pieces = [pipe.read_some()]
+    assert len(pieces[0]) < 100_000
+
+    def read() -> None:
+        while piece := pipe.read_some():
+            pieces.append(piece)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    pipe.handler.close()
+    pipe.stream.close()
+    reading.join()
+    assert b"".join(pieces).decode().splitlines() == [f"INFO {text}" for text in said]
+
+
+def test_at_the_end_a_reader_that_has_stopped_is_not_waited_for(pipe: Pipe) -> None:
+    for number in range(300):
+        pipe.say(f"{number} ".ljust(1000, "x"))
+    pipe.handler.close()
+    assert pipe.read().startswith(b"INFO 0 ")
 
 
 def test_a_reader_that_has_gone_is_no_error(pipe: Pipe, capfd: pytest.CaptureFixture[str]) -> None:
