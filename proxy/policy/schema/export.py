@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -25,8 +26,9 @@ class _Generator(GenerateJsonSchema):
         return False
 
 
+@cache
 def json_schema() -> Schema:
-    """Returns the JSON Schema of a policy."""
+    """Returns the JSON Schema of a policy: one object, which nobody changes, because it takes long to make."""
     schema = Policy.model_json_schema(by_alias=True, schema_generator=_Generator)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Sponson policy"}
     return {**head, **{name: value for name, value in _without_nothing(schema).items() if name not in head}}
