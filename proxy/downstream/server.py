@@ -100,6 +100,8 @@ class DataServer:
         facts.trace = self._trace(request.fields)
         reply = HttpReply(arrival, request, facts, closing=self.draining)
         if arrival.switching:
+            # With a request of its own: else both would refer to each other, and wait for the garbage collector.
+            reply = HttpReply(arrival, request_of(arrival), facts, closing=self.draining)
             request.switch = reply.switch
         exchange = arrival.exchange = Exchange(request, reply, facts)
         self.live[exchange] = arrival

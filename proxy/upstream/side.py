@@ -100,11 +100,13 @@ class Side:
             transport.close()
 
     def let_go(self) -> None:
-        """Its connection is somebody else's again."""
+        """It is an end no longer: its connection is somebody else's again."""
         self.link.taker = None
         if self.pausing:
             self.pausing = False
             self.link.resume_reading()
+        # All of these refer to it; it must not wait for the garbage collector.
+        del self.other, self.frames, self._tunnel
 
     def gone_by(self, now: float, idle: float) -> bool:
         """Returns whether it is there no more: it does not read, or does not answer our ping, for `idle` seconds."""

@@ -202,4 +202,6 @@ def _head(data: bytes, at: int) -> _Head | None:
 
 
 def _unmasked(payload: bytes, mask: bytes) -> bytes:
-    return bytes(byte ^ mask[index & 3] for index, byte in enumerate(payload))
+    size = len(payload)
+    key = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
+    return (int.from_bytes(payload, "big") ^ key).to_bytes(size, "big")

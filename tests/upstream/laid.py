@@ -140,6 +140,7 @@ async def laid(*, first: bytes = AGREED, second: bytes = b"", most: int = 1 << 2
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            link.task = None
             end.set()
             writer.close()
             if link.transport is not None:

@@ -7,8 +7,14 @@ import json
 
 import pytest
 
-from proxy.exchange import Usage
+from proxy.exchange import Exchange, Usage
 from proxy.outcome import OutcomeKind
+from proxy.upstream.call import Call
+from proxy.upstream.side import Side
+from proxy.upstream.tunnel import Tunnel
+from proxy.upstream.wire import UpstreamConnection
+from proxy.websocket.frames import Frames
+from tests.freed import freed, uncollected
 from tests.upstream.laid import AGREED, IDLE, MASK, STREAM, End, laid
 from tests.websocket.encoding import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, closing, encoded, frames_of
 
@@ -178,3 +184,28 @@ async def test_tokens_that_are_reported_are_added_up_and_bytes_are_counted() -> 
         assert facts.usage == attempt.usage == Usage(20, 7, 4)
         ours = encoded(CLOSE, closing(1014, "the provider's connection broke"))
         assert facts.answer_bytes == attempt.answer_bytes == len(told) + len(ours)
+
+
+@pytest.mark.parametrize("way", ["closed", "broken", "left", "violated"])
+async def test_a_tunnel_is_freed_at_once_however_it_ends(way: str) -> None:
+    with uncollected(Tunnel, Side, Frames, Call, Exchange, UpstreamConnection) as alive:
+        for _ in range(3):
+            await comes_and_goes(way)
+        await freed(alive)
+
+
+async def comes_and_goes(way: str) -> None:
+    async with laid() as tunnel:
+        await tunnel.client.send(TEXT, b"x")
+        await tunnel.provider.frame()
+        if way == "closed":
+            await tunnel.client.send(CLOSE, closing(1000))
+            await tunnel.provider.send(CLOSE, closing(1000))
+            await tunnel.client.frame()
+        if way == "violated":
+            await tunnel.client.send(5)
+        if way in ("closed", "broken", "violated"):
+            tunnel.provider.leave()
+        else:
+            tunnel.client.leave()
+        await asyncio.wait((tunnel.task,))
