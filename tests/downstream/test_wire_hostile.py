@@ -235,6 +235,32 @@ async def test_large_heads_wait_outside_and_are_answered_in_order() -> None:
         assert [answer.body for answer in answers] == [target + b" " for target in targets]
 
 
+async def test_large_heads_behind_small_ones_wait_outside_too() -> None:
+    turns, most = asyncio.Semaphore(0), 0
+    lines = b"".join(b"x-%d: %b\r\n" % (number, b"v" * 60_000) for number in range(4))
+
+    async def held(arrival: Arrival) -> bool:
+        nonlocal most
+        await turns.acquire()
+        await asyncio.sleep(0.005)
+        waiting = next(iter(served.protocols.connections)).waiting
+        most = max(most, sum(len(one.fields.lines) > 4 for one in waiting))
+        return await echo(arrival)
+
+    async with serving(held) as served, visiting(served.port) as visitor:
+        await visitor.send(b"GET /first HTTP/1.1\r\nhost: x\r\n\r\n")
+        await until(lambda: bool(served.arrivals))
+        small = b"".join(b"GET /s%d HTTP/1.1\r\nhost: x\r\n\r\n" % number for number in range(20))
+        large = b"".join(b"GET /l%d HTTP/1.1\r\nhost: x\r\n%b\r\n" % (number, lines) for number in range(10))
+        sending = asyncio.ensure_future(visitor.send(small + large + LAST_ASK))
+        for _ in range(32):
+            turns.release()
+        answers = read_answers(await visitor.rest())
+        await sending
+        assert len(answers) == 32
+        assert most in (1, 2)
+
+
 def test_a_client_that_takes_no_answer_and_has_asked_for_more_is_not_kept_for_ever() -> None:
     async def last(arrival: Arrival) -> bool:
         assert arrival.transport is not None

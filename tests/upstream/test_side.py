@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 from proxy.link import Link
 from proxy.upstream.side import Side
 from proxy.upstream.tunnel import Tunnel
-from proxy.websocket.frames import Violation
+from proxy.websocket.frames import MOST_FRAMES, Violation
 from tests.websocket.encoding import MASK, PING, TEXT, decoded, encoded
 
 IDLE = 30.0
@@ -45,6 +46,7 @@ class Watching:
 
     def __init__(self) -> None:
         self.time = 100.0
+        self.ended: list[bytes] = []
         self.client, self.provider = Wire(), Wire()
         tunnel = cast(Tunnel, self)
         near = Side(tunnel, self.client, most=1 << 20, mask=None)
@@ -58,6 +60,9 @@ class Watching:
 
     def wrote(self, side: Side, size: int) -> None:
         """Counts nothing."""
+
+    def lost(self, side: Side) -> None:
+        self.ended.append(side.other.link.transport.data)  # type: ignore[union-attr]
 
     def closing(self) -> None:
         """Nobody does."""
@@ -110,3 +115,36 @@ def test_whoever_lets_go_reads_on() -> None:
     assert tunnel.provider.taker is None
     tunnel.near.writable()
     assert tunnel.provider.read
+
+
+FLOOD = encoded(TEXT, b"") * (3 * MOST_FRAMES)
+
+
+async def test_a_flood_passes_a_part_at_a_time_and_nothing_more_is_read_meanwhile() -> None:
+    tunnel = Watching()
+    tunnel.far.received(FLOOD)
+    turns = 1
+    while not tunnel.provider.read:
+        assert len(tunnel.client.data) == turns * MOST_FRAMES * 2
+        turns += 1
+        await asyncio.sleep(0)
+    assert (tunnel.client.data, turns) == (FLOOD, 3)
+
+
+async def test_what_a_lost_connection_had_brought_passes_first() -> None:
+    tunnel = Watching()
+    tunnel.far.received(FLOOD)
+    tunnel.provider.end_writing(ConnectionResetError())
+    assert tunnel.ended == [FLOOD]
+    await asyncio.sleep(0)
+    assert tunnel.client.data == FLOOD
+
+
+async def test_of_a_flood_nothing_passes_once_it_is_an_end_no_longer() -> None:
+    tunnel = Watching()
+    tunnel.far.received(FLOOD)
+    passed = tunnel.client.data
+    tunnel.far.let_go()
+    await asyncio.sleep(0)
+    assert tunnel.provider.read
+    assert tunnel.client.data == passed
