@@ -20,7 +20,7 @@ class FakeConnection:
 
     def __init__(self, *, pause_after: int = 1 << 30, lost: Exception | None = None) -> None:
         self.written: list[bytes] = []
-        self.ear = None
+        self.ear: object = None
         self.aborted = 0
         self.drains = 0
         self.released = asyncio.Event()
@@ -131,3 +131,30 @@ async def test_a_pump_that_is_stopped_passes_nothing_on_any_more() -> None:
     gate.set()
     await settle()
     assert connection.data == b""
+
+
+class Talking:
+    """An ear that hears something; the event loop will have read it by its next turn."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+
+    @property
+    def hears(self) -> bool:
+        asyncio.get_running_loop().call_soon(self._order.append, "read")
+        return True
+
+
+async def test_what_the_provider_has_said_is_read_before_anything_more_is_written() -> None:
+    order: list[str] = []
+
+    class Ordered(FakeConnection):
+        def write(self, head: bytes, body: bytes) -> None:
+            order.append("written")
+
+    connection = Ordered()
+    connection.ear = Talking(order)
+    pump = pumped(FakeUpload([b"1234", b"5678"], length=8), connection)
+    await settle()
+    assert pump.done
+    assert order == ["read", "written", "read", "written"]
