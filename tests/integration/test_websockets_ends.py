@@ -225,6 +225,24 @@ async def test_pings_of_both_sides_pass_and_their_pongs_too(lab: Lab) -> None:
             assert (await one.frame())[:2] == (PONG, b"sponson")
 
 
+@pytest.mark.parametrize("who", ["client", "provider"])
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_reset_after_a_close_is_the_end(lab: Lab, who: str, own: bool) -> None:
+    count = logged(lab) + 1
+    async with talking(lab) as (client, provider):
+        resets, other = (client, provider) if who == "client" else (provider, client)
+        closes, hears = (resets, other) if own else (other, resets)
+        await closes.close(1000)
+        assert await hears.told() == (1000, b"")
+        resets.reset()
+        if who == "client" and not own:
+            # It has not said that it closes, too; so the proxy does.
+            assert (await other.told())[0] == 1001
+        assert await other.over() == b""
+    assert (await outcome(lab, count))[0] == ("ok" if who == "provider" or own else "client_left")
+    await lab.idle()
+
+
 async def test_early_frames_of_a_provider_that_goes_at_once_are_delivered(lab: Lab) -> None:
     talks = Talks(lab["talk"], first=encoded(TEXT, b"sorry") + encoded(CLOSE, closing(1013, "try again later")))
     async with lab.wire() as wire:
