@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -203,6 +204,7 @@ PROVIDER_NAME = r"^(?!(?:v1|sponson)$)[a-z][a-z0-9-]{0,62}$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 HEADER = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
+HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?|[0-9a-f.]*:[0-9a-f:.]*(?:%[\w.-]+)?", re.ASCII)
 
 PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
 Version = Annotated[Literal[1], BeforeValidator(_version)]
@@ -240,7 +242,10 @@ def split_url(value: str) -> SplitResult | None:
     """Returns the parts of an http or https address with a usable host and port, None for anything else."""
     try:
         parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        host = parts.hostname or ""
+        usable = parts.scheme in ("http", "https") and HOST.fullmatch(host) and parts.port != 0
+        if ":" in host:
+            ip_address(host)
     except ValueError:
         return None
     return parts if usable else None
