@@ -48,7 +48,7 @@ class Side:
             self.pausing = True
             self.link.pause_reading()
         if self.frames.closed:
-            self._tunnel.closing()
+            self._tunnel.closing(self)
         elif self.frames.more and not self._goes_on:
             self._goes_on = True
             self.link.pause_reading()

@@ -43,6 +43,7 @@ class Tunnel:
         self._outcome: Outcome | None = None
         self._woken: asyncio.Future[None] | None = None
         self._closing_at = 0.0
+        self._closed_by: Side | None = None
         call.watch.rest()
         exchange.facts.first_byte_at = attempt.head_at
         call.content_came(attempt.head_at)
@@ -101,9 +102,10 @@ class Tunnel:
             code = TOO_BIG if violation.code == TOO_BIG else BAD_GATEWAY
             self._end(OutcomeKind.BAD_ANSWER, f"the provider: {why}", client=code, provider=violation.code)
 
-    def closing(self) -> None:
-        """A side has said that it closes."""
+    def closing(self, side: Side) -> None:
+        """A side has said that it closes; whoever answers repeats the code of whoever was first."""
         self._closing_at = self._closing_at or self.now()
+        self._closed_by = self._closed_by or side
         if self._client.frames.closed and self._provider.frames.closed:
             self._closed()
         else:
@@ -142,7 +144,7 @@ class Tunnel:
         """Both sides have closed, or one has and the other does not answer."""
         if self._outcome is None:
             code = self._provider.code
-            failed = code in _FAILURES
+            failed = code in _FAILURES and self._closed_by is self._provider
             kind = OutcomeKind.ERROR_IN_ANSWER if failed else OutcomeKind.OK
             detail = f"the provider closed with {code}" if failed else ""
             self._outcome = Outcome(kind, status=101, committed=True, detail=detail)

@@ -141,6 +141,16 @@ async def test_a_providers_close_says_how_it_went(code: int | None) -> None:
         assert kind is (OutcomeKind.ERROR_IN_ANSWER if code in range(1011, 1015) else OutcomeKind.OK)
 
 
+async def test_a_code_of_failure_that_a_provider_repeats_is_the_clients() -> None:
+    async with laid() as tunnel:
+        await tunnel.client.send(CLOSE, closing(1011, "no pong came"))
+        await tunnel.provider.frame()
+        await tunnel.provider.send(CLOSE, closing(1011, "no pong came"))
+        assert (await tunnel.client.frame()).payload == closing(1011, "no pong came")
+        tunnel.provider.leave()
+        assert (await tunnel.outcome()).kind is OutcomeKind.OK
+
+
 async def test_a_provider_that_resets_behind_its_close_is_heard_although_its_client_speaks() -> None:
     async with laid() as tunnel:
         await tunnel.client.send(TEXT, b"first")
