@@ -123,7 +123,7 @@ async def test_its_idempotency_key_holds_for_its_bytes(lab: Lab) -> None:
 async def test_a_small_body_that_would_unpack_to_very_much_is_not_unpacked(lab: Lab) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     zeros = bytes(1 << 24)
-    body = b"".join(packer.compress(zeros) for _ in range(32)) + packer.flush()
+    body = b"".join(packer.compress(zeros) for _ in range(8)) + packer.flush()
     assert len(body) < 1 << 20
     before = resident_mib(lab.proxy.process.pid)
     for path in ("/alpha" + CHAT, "/counted" + CHAT, "/set" + CHAT, "/named" + CHAT, "/alpha/v1/unknown"):

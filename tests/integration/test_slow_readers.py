@@ -157,9 +157,9 @@ async def test_slow_reader_gets_every_byte_and_the_provider_waits_for_it(lab: La
 
 async def test_slow_reader_that_never_stops_is_not_cut_off(lab: Lab) -> None:
     """It takes longer than the limit for what the system holds for it, and reads all the time."""
-    lab["narrow"].script = Source(events=250)
+    lab["narrow"].script = Source(events=150)
     async with Caller(lab.proxy.port, "/narrow/v1/chat/completions") as slow:
-        assert events_of(await slow.read_all(8192, pause=0.005)) == BIG * 250 + DONE
+        assert events_of(await slow.read_all(8192, pause=0.005)) == BIG * 150 + DONE
 
 
 async def test_reader_that_takes_next_to_nothing_has_stopped(lab: Lab) -> None:
