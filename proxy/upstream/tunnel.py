@@ -98,9 +98,11 @@ class Tunnel:
         why = str(violation)
         if side is self._client:
             self._end(OutcomeKind.CALLER_ERROR, f"the client: {why}", client=violation.code)
+        elif violation.code == TOO_BIG:
+            # It is the route's limit, and no failure of the provider's.
+            self._end(OutcomeKind.CALLER_ERROR, f"the provider: {why}", client=TOO_BIG, provider=TOO_BIG)
         else:
-            code = TOO_BIG if violation.code == TOO_BIG else BAD_GATEWAY
-            self._end(OutcomeKind.BAD_ANSWER, f"the provider: {why}", client=code, provider=violation.code)
+            self._end(OutcomeKind.BAD_ANSWER, f"the provider: {why}", client=BAD_GATEWAY, provider=violation.code)
 
     def closing(self, side: Side) -> None:
         """A side has said that it closes; whoever answers repeats the code of whoever was first."""
@@ -131,7 +133,7 @@ class Tunnel:
             if now - self._closing_at >= CLOSE_SECONDS:
                 self._closed()
         elif now >= self._call.attempt.connected_at + limits.stream:
-            self._end(OutcomeKind.STREAM_TIMEOUT, "the longest time for a connection is over")
+            self._end(OutcomeKind.STREAM_TIMEOUT, "the longest time for a connection (timeouts.stream) is over")
         elif self._client.gone_by(now, limits.idle):
             self._end(OutcomeKind.CLIENT_LEFT, "the client neither reads nor answers")
             self._abort(self._client)

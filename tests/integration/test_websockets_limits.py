@@ -191,7 +191,7 @@ async def test_who_stops_reading_is_given_up_although_the_other_speaks(lab: Lab,
 
 async def test_the_longest_time_ends_it_for_both(lab: Lab) -> None:
     async with talking(lab, provider="brief", path=path("brief")) as (client, provider):
-        assert await client.told() == (1001, b"the longest time for a connection is over")
+        assert await client.told() == (1001, b"the longest time for a connection (timeouts.stream) is over")
         assert await provider.told() == (1001, b"")
         provider.leave()
         assert await client.over() == b""
