@@ -6,6 +6,7 @@ from typing import Final
 
 from proxy.downstream.arrival import Arrival
 from proxy.downstream.cut import reset
+from proxy.downstream.socket_state import half_close
 from proxy.exchange import Attempt, Facts
 from proxy.link import Link
 from proxy.request import Request
@@ -116,7 +117,8 @@ class HttpReply:
         """Ends the connection without ending the answer: its reader sees that it is not whole.
 
         What was written is still delivered, unless the client has stopped reading or could take the end of the
-        connection for the end of the answer.
+        connection for the end of the answer. A client that still sends is listened to, as after any early answer:
+        a close would be a reset, which takes along what it has not read.
         """
         self._ended = self._close = True
         transport = self._arrival.transport
@@ -126,7 +128,7 @@ class HttpReply:
             reset(transport)
         elif self.paused:
             transport.abort()
-        else:
+        elif self._arrival.payload.is_eof() or not half_close(transport):
             transport.close()
 
     def _frame(self, status: int, length: int | None) -> bytes:

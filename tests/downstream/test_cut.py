@@ -9,8 +9,11 @@ import pytest
 
 from proxy.downstream.arrival import Arrival
 from proxy.downstream.cut import reset
-from tests.downstream.doubles import FakeTransport
-from tests.downstream.visitor import ASK, serving, visiting
+from proxy.exchange import Exchange
+from proxy.outcome import Outcome
+from tests.downstream.doubles import FakeTransport, data_server
+from tests.downstream.visitor import ASK, read_answer, serving, until, visiting
+from tests.fakes import answered
 
 
 @pytest.mark.parametrize("size", [0, 10, 1 << 16])
@@ -57,3 +60,21 @@ def test_what_has_no_socket_is_aborted() -> None:
     transport = FakeTransport()
     reset(cast(asyncio.Transport, transport))
     assert transport.end == "aborted"
+
+
+@pytest.mark.parametrize("framing", [b"content-length: 9000000", b"transfer-encoding: chunked"])
+async def test_a_broken_answer_reaches_who_still_sends_and_is_seen_to_be_broken(framing: bytes) -> None:
+    async def breaks(exchange: Exchange) -> Outcome:
+        exchange.reply.start(413, b"Content Too Large", b"", length=100)
+        exchange.reply.write(b"only this")
+        exchange.reply.abort()
+        return answered(413)
+
+    async with data_server(breaks) as running, visiting(running.port) as visitor:
+        await visitor.send(b"POST /p HTTP/1.1\r\nhost: x\r\n" + framing + b"\r\n\r\n")
+        await until(lambda: running.front.targets == ["/p"])
+        for _ in range(200):
+            await visitor.send(b"2710\r\n" + bytes(10_000) + b"\r\n")
+            await asyncio.sleep(0)
+        answer, rest = read_answer(await visitor.rest())
+        assert (answer.status, answer.body, answer.whole, rest) == (413, b"only this", False, b"")

