@@ -29,7 +29,7 @@ POLICY: dict[str, Any] = {
         "elsewhere": {"breaker": "off", "propagate_trace": False},
     },
     "routes": [
-        route("alpha", "alpha"),
+        route("alpha", "alpha", retry={"base": "10ms"}),
         {"name": "get", "match": {"path": "/v1/get*"}, "tiers": [{"provider": "alpha"}]},
     ],
 }
