@@ -10,6 +10,7 @@ import pytest
 
 from proxy.downstream.arrival import LINGER_SECONDS, LONGEST_LINGER_SECONDS
 from proxy.downstream.incoming import SLOWEST, STALL_SECONDS
+from proxy.downstream.lasting import FAREWELL_SECONDS
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.request import BodyProblem, Upload
@@ -54,7 +55,7 @@ def test_an_early_answer_to_a_stalled_upload_ends_its_connection_after_the_linge
             assert (answer.status, answer.body, answer.get("connection")) == (413, b"big", b"close")
             await loop.pass_time(LINGER_SECONDS / 2)
             assert len(running.server.protocols.connections) == 1
-            await loop.pass_time(LINGER_SECONDS)
+            await loop.pass_time(LINGER_SECONDS + FAREWELL_SECONDS)
             await until(lambda: not running.server.protocols.connections)
             assert await visitor.rest() == b""
             gc.collect()
@@ -109,6 +110,7 @@ def test_a_body_of_which_nothing_more_comes_is_given_up(name: str) -> None:
             assert said == []
             await loop.pass_time(2.0)
             assert said == ["it came too slowly, or nothing for 30 s; send it again"]
+            await loop.pass_time(LINGER_SECONDS)
             assert read_answer(await visitor.rest())[0].status == 400
 
     hurried(scene)
