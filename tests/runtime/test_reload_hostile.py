@@ -22,6 +22,7 @@ from tests.runtime.test_watcher_again import IN_A_NAMESPACE, can_make_namespaces
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 40.0
+AT_ONCE = ("--linger", "0s")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for children in /proc")
 
 
@@ -51,7 +52,7 @@ async def killed_until_live(proxy: ProxyProcess, most: int) -> tuple[int, Any]:
 @LINUX
 @pytest.mark.parametrize("most", [1, 1000], ids=["once", "for good"])
 async def test_a_policy_comes_though_its_checkers_are_killed(most: int) -> None:
-    async with ProxyProcess(text(1)) as proxy:
+    async with ProxyProcess(text(1), flags=AT_ONCE) as proxy:
         proxy.rewrite(text(2))
         dead, shown = await killed_until_live(proxy, most)
         assert (shown["revision"], shown["problems"], shown["hash"]) == (2, [], shown["hash_seen"])
@@ -67,7 +68,7 @@ async def test_without_inotify_every_policy_comes_all_the_same() -> None:
     if not can_make_namespaces():
         pytest.skip("needs a user namespace to take inotify away")
     prefix = [*IN_A_NAMESPACE, 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
-    async with ProxyProcess(text(1), prefix=prefix) as proxy:
+    async with ProxyProcess(text(1), flags=AT_ONCE, prefix=prefix) as proxy:
         for revision in (2, 3):
             proxy.rewrite(text(revision))
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -78,7 +79,7 @@ async def test_without_inotify_every_policy_comes_all_the_same() -> None:
 
 
 async def test_a_policy_whose_file_system_does_not_answer_is_told_of_and_comes_when_it_does() -> None:
-    async with ProxyProcess(text(1)) as proxy:
+    async with ProxyProcess(text(1), flags=AT_ONCE) as proxy:
         with held_up(proxy.policy_path):
             shown = await shows(proxy, lambda shown: shown["problems"])
             assert shown["problems"] == [f"{proxy.policy_path}: {CANNOT}"]
