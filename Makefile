@@ -27,9 +27,9 @@ run: venv
 demo: venv
 	@$(PY) -m proxy demo $(ARGS)
 
-# Side by side, a file at a time: many tests wait for a limit to pass, and few keep a core busy.
+# Side by side, a file at a time: many tests wait for a limit to pass, so that two cores serve four.
 test: venv
-	@$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PY) -m pytest -n 4 --dist loadfile $(ARGS)
 
 check: venv
 	@$(PY) -m ruff format --check -q .

@@ -22,9 +22,10 @@ def main() -> None:
 
 def _heed_signals() -> None:
     """A signal to end ends a process that still imports (PID 1 would not even hear it); SIGHUP never does."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: os._exit(0))
     signal.signal(signal.SIGHUP, lambda number, frame: None)
+    # SIGTERM last: who sees that it is heeded knows of the others too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: os._exit(0))
 
 
 def _replace_closed_streams() -> None:
