@@ -22,6 +22,8 @@ from typing import Any
 
 BLOCKS = "blocks"
 """Pieces of memory that Python has, also those that no collector knows: numbers, texts, bytes."""
+NATIVE = "native"
+"""Bytes in use that Python has not handed out itself: buffers of sockets, large texts, what C libraries hold."""
 COMMON = 400
 """So many types are told of, the most frequent ones."""
 
@@ -68,6 +70,15 @@ def _loop(frame: FrameType | None) -> asyncio.AbstractEventLoop | None:
     return None
 
 
+class _MallInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc (mallinfo(3))."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
+    )
+
+
 def _tasks(loop: asyncio.AbstractEventLoop) -> int:
     return len(asyncio.all_tasks(loop))
 
@@ -78,8 +89,13 @@ def _objects(loop: asyncio.AbstractEventLoop) -> dict[str, int]:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
+    native = 0
+    if hasattr(libc, "mallinfo2"):
+        libc.mallinfo2.restype = _MallInfo
+        info = libc.mallinfo2()
+        native = info.uordblks + info.hblkhd
     kinds = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
-    return {BLOCKS: sys.getallocatedblocks(), **dict(kinds.most_common(COMMON))}
+    return {BLOCKS: sys.getallocatedblocks(), NATIVE: native, **dict(kinds.most_common(COMMON))}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tests.soak.__main__ import main
 from tests.soak.agents import Seen
 from tests.soak.bench import INSIDE, at_work
 from tests.soak.footprint import Footprint, Spy, footprint
-from tests.soak.judge import ENOUGH_SAMPLES, MORE_MIB, judge_delay, judge_rest, judge_slopes
+from tests.soak.judge import ENOUGH_SAMPLES, MORE_MIB, MORE_NATIVE, judge_delay, judge_rest, judge_slopes
 from tests.soak.plan import Plan
 from tests.soak.promises import Book, Promise
 from tests.soak.slopes import Slope
@@ -44,13 +44,14 @@ def test_who_is_as_before_has_kept_everything() -> None:
         (replace(REST, upstream=1), Promise.CONNECTIONS),
         (replace(REST, blocks=1100), Promise.OBJECTS),
         (replace(REST, mib=61.0 + MORE_MIB), Promise.MEMORY),
+        (replace(REST, native=MORE_NATIVE + 0.1), Promise.MEMORY),
     ],
 )
 def test_what_is_left_behind_is_a_breach(after: Footprint, promise: Promise) -> None:
     assert breaches(REST, after) == [promise]
 
 
-def test_a_higher_peak_may_leave_a_part_of_itself_behind() -> None:
+def test_a_higher_peak_may_leave_its_arenas_behind() -> None:
     for most, broken in ((0.0, True), (100.0, False)):
         book = Book(lambda: 0.0)
         judge_rest(book, REST, replace(REST, mib=61.0 + MORE_MIB), most_mib=most)
