@@ -70,14 +70,13 @@ def _loop(frame: FrameType | None) -> asyncio.AbstractEventLoop | None:
     return None
 
 
+_MALLINFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+
+
 class _MallInfo(ctypes.Structure):
     """`struct mallinfo2` of glibc (mallinfo(3))."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks")
-        + ("uordblks", "fordblks", "keepcost")
-    )
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _MALLINFO.split())
 
 
 def _tasks(loop: asyncio.AbstractEventLoop) -> int:
