@@ -8,6 +8,7 @@ conftest    the Lab that the tests of a module share, of its POLICY and with its
 reasons     the table of reasons: how each is provoked, and what is told
 quotas      buckets that are full and refill next to nothing, and what a call has cost of them
 doors       calls with names, each answered when it is told to: who goes, who waits, in which order
+ports       at which nobody listens
 unreachable addresses at which nobody answers
 drains      callers in every phase of a call, and how each goes on
 watched     what a process of ours does, as the kernel tells it

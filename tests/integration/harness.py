@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -20,32 +17,11 @@ from typing import Any, Self
 
 from tests.integration.caller import HOST, PATIENCE, Answer, Body, Headers, Wire, call
 from tests.integration.messages import CHAT, CHAT_STREAM
+from tests.integration.ports import free_port
 from tests.integration.scripted import ScriptedProvider
 
 START_SECONDS = 20.0
 _QUIET = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "SPONSON_LOG_FORMAT": "json"}
-
-
-_GIVEN: deque[int] = deque(maxlen=1000)
-
-
-def free_port(*, besides: int = 0) -> int:
-    """Returns a port that nobody has now, below those that outgoing connections take; tests side by side share none.
-
-    Nor do tests that follow each other: a port at which nobody listens stays such a one.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
-    while True:
-        port = random.randrange(15000 + 2000 * worker, 17000 + 2000 * worker)
-        if port == besides or port in _GIVEN:
-            continue
-        _GIVEN.append(port)
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
 
 
 def route(name: str, *tiers: str | Mapping[str, Any], **rest: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from proxy.outcome import Reason
 from tests.integration.caller import HOST, Answer, Body, Headers
-from tests.integration.harness import Lab, free_port
+from tests.integration.harness import Lab
 from tests.integration.messages import (
     CHAT,
     CHAT_STREAM,
@@ -23,6 +23,7 @@ from tests.integration.messages import (
     hangs,
     resets,
 )
+from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script
 
 NOT_BUILT_YET = {

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.caller import HOST
-from tests.integration.harness import Lab, free_port, route
+from tests.integration.harness import Lab, route
 from tests.integration.messages import answers, hangs
+from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]

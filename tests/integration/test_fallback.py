@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.caller import HOST
-from tests.integration.harness import Lab, free_port, route
+from tests.integration.harness import Lab, route
 from tests.integration.messages import (
     CHAT,
     ERROR_EVENT,
@@ -27,6 +27,7 @@ from tests.integration.messages import (
     says,
     streams,
 )
+from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script
 from tests.integration.unreachable import full_listener
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.integration.caller import HOST
-from tests.integration.harness import Lab, free_port, route
+from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, closes, hangs, in_turn, resets, says
+from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.caller import HOST, Answer, request_bytes
-from tests.integration.harness import Lab, free_port, route
+from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, babbles, event, hangs, in_turn, resets, says
+from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]

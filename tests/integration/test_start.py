@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.integration.caller import HOST, call
-from tests.integration.harness import Lab, free_port
+from tests.integration.harness import Lab
 from tests.integration.messages import CHAT, says
+from tests.integration.ports import free_port
 
 GOOD = {"version": 1, "providers": {"alpha": {"base_url": "http://127.0.0.1:9/v1"}}}
 
