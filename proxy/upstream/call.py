@@ -10,7 +10,6 @@ from proxy.exchange import Attempt, CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
 from proxy.request import BodyTooLarge
 from proxy.upstream.answer import AnswerHead
-from proxy.upstream.ear import Ear
 from proxy.upstream.faults import hopeless, why
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
@@ -123,7 +122,7 @@ class Call:
         connection.write(head, payload)
         sent = self.attempt.sent_bytes = len(head) + len(payload)
         if sent > SURELY_SENT and not _is_sent(connection):
-            connection.ear = Ear(connection.transport)
+            connection.listen()
         if not exchange.replayable:
             exchange.forget_body()
 
@@ -231,9 +230,7 @@ class Call:
         sent = self._pump is None and self.attempt.sent_bytes <= SURELY_SENT
         if not sent:
             sent = _is_sent(connection)
-            if connection.ear is not None:
-                connection.ear.close()
-                connection.ear = None
+            connection.hear_no_more()
         if self.reusable and sent:
             self._pool.put(connection, self.clock.now())
         else:
@@ -266,8 +263,7 @@ class Call:
         connection.write(head, b"")
         self.attempt.sent_bytes = len(head)
         request.upload_taken = True
-        assert connection.transport is not None
-        connection.ear = Ear(connection.transport)
+        connection.listen()
         self._pump = UploadPump(request.upload, connection)
 
     def _upload_problem(self) -> Outcome | None:

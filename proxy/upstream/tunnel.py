@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, cast
 from proxy.dialects.realtime import RealtimeMeter
 from proxy.exchange import CancelCause
 from proxy.outcome import Outcome, OutcomeKind
-from proxy.upstream.ear import Ear
 from proxy.upstream.side import Side
 from proxy.websocket.frames import BAD_GATEWAY, GOING_AWAY, TOO_BIG, Violation
 
@@ -58,8 +57,8 @@ class Tunnel:
         """Passes frames until the end, however it comes."""
         limits = self._call.attempt.limits
         look = min(limits.idle / 4, limits.stream / 4, LONGEST_LOOK)
-        connection = cast("UpstreamConnection", self._call.connection)
-        _listen(connection)
+        # A provider may say why it goes, and reset the connection on which its client still speaks.
+        cast("UpstreamConnection", self._call.connection).listen()
         self._client.link.hand_over(self._client)
         self._provider.link.hand_over(self._provider)
         if self._provider.link.transport is None:
@@ -79,9 +78,6 @@ class Tunnel:
         finally:
             self._client.let_go()
             self._provider.let_go()
-            if connection.ear is not None:
-                connection.ear.close()
-                connection.ear = None
             self._call.attempt.usage = self._call.exchange.facts.usage = self._meter.usage
         return self._outcome
 
@@ -198,9 +194,3 @@ class Tunnel:
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
-
-
-def _listen(connection: UpstreamConnection) -> None:
-    """Hears a provider to its end that says why it goes, and resets the connection on which its client still speaks."""
-    if connection.ear is None and connection.transport is not None:
-        connection.ear = Ear(connection.transport)

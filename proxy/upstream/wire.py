@@ -107,10 +107,22 @@ class UpstreamConnection(Link):
         """Its answer was read to the end; it waits for the next request."""
         self.idle_since = now
 
+    def listen(self) -> None:
+        """From here on an end of its peer's takes nothing with it that was said before (`ear`)."""
+        if self.ear is None and self.transport is not None:
+            self.ear = Ear(self.transport)
+
+    def hear_no_more(self) -> None:
+        """Nothing is said any more that an end could take with it."""
+        if self.ear is not None:
+            self.ear.close()
+            self.ear = None
+
     def kill(self) -> None:
         """Ends the connection at once, whatever is under way. Never close(): TLS would wait for its peer."""
         if self.watch is not None:
             self.watch.cancel()
+        self.hear_no_more()
         if self.transport is not None:
             self.transport.abort()
         # An error that was raised refers to who used this connection, and so to the connection itself.

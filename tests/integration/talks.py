@@ -191,6 +191,16 @@ async def entered(wire: Wire) -> End:
     return end
 
 
+async def ends(client: End, provider: End) -> None:
+    """Ends one as both sides should."""
+    await client.close(1000)
+    await provider.told()
+    await provider.close(1000)
+    await client.told()
+    provider.leave()
+    await client.over()
+
+
 def fields(head: bytes) -> list[tuple[bytes, bytes]]:
     """Returns a head's lines, their names in lower case."""
     pairs = (line.partition(b": ") for line in head[:-4].split(b"\r\n")[1:])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.harness import Lab, route
-from tests.integration.talks import End, Talks, asks, opened
+from tests.integration.talks import Talks, asks, ends, opened
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 
@@ -26,16 +26,6 @@ POLICY: dict[str, Any] = {
     ],
 }
 SMALL = [("x-team", "small")]
-
-
-async def ends(client: End, provider: End) -> None:
-    """Ends one as both sides should."""
-    await client.close(1000)
-    await provider.told()
-    await provider.close(1000)
-    await client.told()
-    provider.leave()
-    await client.over()
 
 
 async def test_a_tenants_cap_counts_those_that_are_open(lab: Lab) -> None:

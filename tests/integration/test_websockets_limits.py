@@ -11,7 +11,7 @@ import pytest
 from tests.integration.harness import Lab, route
 from tests.integration.messages import says
 from tests.integration.quotas import cost, full
-from tests.integration.talks import End, Talks, asks, entered, opened, talking
+from tests.integration.talks import End, Talks, asks, ends, entered, opened, talking
 from tests.websocket.encoding import BINARY, CLOSE, PING, PONG, TEXT, closing, encoded
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
@@ -36,16 +36,6 @@ POLICY: dict[str, Any] = {
 def path(name: str) -> str:
     """Where a WebSocket of this route is asked for."""
     return f"/v1/realtime?model={name}"
-
-
-async def ends(client: End, provider: End) -> None:
-    """Ends one as both sides should."""
-    await client.close(1000)
-    await provider.told()
-    await provider.close(1000)
-    await client.told()
-    provider.leave()
-    await client.over()
 
 
 async def test_a_permit_is_held_to_the_end_and_then_the_next_has_its_turn(lab: Lab) -> None:
