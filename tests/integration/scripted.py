@@ -16,6 +16,7 @@ from typing import Any, Self
 from tests.integration.caller import HOST, Body, Headers, latin, packed
 
 _LIMIT = 1 << 22
+_LITTLE = 1 << 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,6 +163,12 @@ class ScriptedProvider:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def take_little(self) -> None:
+        """From the next connection on its system keeps little of what its scripts have not read: else up to 32 MiB."""
+        assert self._server is not None
+        for listening in self._server.sockets:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LITTLE)
 
     def refuse(self) -> None:
         """Takes no more connections."""
