@@ -128,12 +128,6 @@ def answers_200(port: int, request: bytes) -> bool:
         return False
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def core_busy_seconds(core: int) -> float:
     """CPU time that processes, kernel and other guests took from this core since boot; in 10 ms steps."""
     lines = Path("/proc/stat").read_text().splitlines()

@@ -10,7 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from tests.bench import peers, traffic
-from tests.bench.measure import Cores, NotReady, Process, answers_200, free_port
+from tests.bench.measure import Cores, NotReady, Process, answers_200
+from tests.ports import free_port
 
 READY_REQUEST = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 

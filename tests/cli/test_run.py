@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from proxy.cli.run import NOT_YET, Duration, _settings, command
+from tests.ports import free_port
 
 POLICY = "version: 1\nproviders:\n  a: {base_url: 'http://127.0.0.1:9'}\n"
 
@@ -125,11 +125,6 @@ def test_help_names_every_flag_that_works_and_none_that_does_not() -> None:
     for param in command.params:
         assert isinstance(param, click.Option)
         assert (param.opts[0] in result.output) is (param.opts[0] not in NOT_YET)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return int(bound.getsockname()[1])
 
 
 def started(tmp_path: Path, **variables: str) -> subprocess.Popen[bytes]:

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from tests.integration.caller import HOST, PATIENCE, Answer, Body, Headers, Wire, call
 from tests.integration.messages import CHAT, CHAT_STREAM
-from tests.integration.ports import free_port
 from tests.integration.scripted import ScriptedProvider
+from tests.ports import free_port
 
 START_SECONDS = 20.0
 _QUIET = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "SPONSON_LOG_FORMAT": "json"}

@@ -23,8 +23,8 @@ from tests.integration.messages import (
     hangs,
     resets,
 )
-from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script
+from tests.ports import free_port
 
 NOT_BUILT_YET = {
     Reason.FORBIDDEN_TARGET: "the forward proxy",

@@ -10,8 +10,8 @@ import pytest
 from tests.integration.caller import HOST
 from tests.integration.harness import Lab, route
 from tests.integration.messages import answers, hangs
-from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 

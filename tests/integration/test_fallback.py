@@ -27,9 +27,9 @@ from tests.integration.messages import (
     says,
     streams,
 )
-from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script
 from tests.integration.unreachable import full_listener
+from tests.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,9 +12,9 @@ import pytest_asyncio
 from tests.integration.caller import HOST, Answer
 from tests.integration.harness import Lab, route
 from tests.integration.messages import DONE, answers, babbles, event, hangs, in_turn, resets, streams
-from tests.integration.ports import free_port
 from tests.integration.quotas import ALLOWED, PROMPT, RESERVED, USED, cost, costs, full, level, usage, uses
 from tests.integration.scripted import Exchange, Script
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 

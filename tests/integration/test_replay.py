@@ -12,8 +12,8 @@ import pytest
 from tests.integration.caller import HOST, Answer, Headers, request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import answers, event, in_turn, says, streams
-from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script, ScriptedProvider
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 

@@ -11,8 +11,8 @@ import pytest
 from tests.integration.caller import HOST
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, closes, hangs, in_turn, resets, says
-from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 

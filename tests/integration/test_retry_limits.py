@@ -10,8 +10,8 @@ import pytest
 from tests.integration.caller import HOST, Answer, request_bytes
 from tests.integration.harness import Lab, route
 from tests.integration.messages import CHAT, answers, babbles, event, hangs, in_turn, resets, says
-from tests.integration.ports import free_port
 from tests.integration.scripted import Exchange, Script
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean")]
 

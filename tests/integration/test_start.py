@@ -16,7 +16,7 @@ import pytest
 from tests.integration.caller import HOST, call
 from tests.integration.harness import Lab
 from tests.integration.messages import CHAT, says
-from tests.integration.ports import free_port
+from tests.ports import free_port
 
 GOOD = {"version": 1, "providers": {"alpha": {"base_url": "http://127.0.0.1:9/v1"}}}
 

@@ -17,8 +17,8 @@ import pytest
 
 from tests.integration.caller import HOST
 from tests.integration.harness import ProxyProcess
-from tests.integration.ports import free_port
 from tests.integration.watched import catches, checker_of, children_of, imports_still, soon, stopped
+from tests.ports import free_port
 
 POLICY: dict[str, Any] = {"version": 1, "providers": {"alpha": {"base_url": f"http://{HOST}:9/v1"}}}
 AT_ONCE = ["--linger", "0s"]

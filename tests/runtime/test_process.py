@@ -18,7 +18,7 @@ from proxy.runtime.process import BEAT_LIMIT_SECONDS, FAILED, FLUSH_SECONDS, TIC
 from proxy.settings import ProcessSettings
 from proxy.trace_context import Sampler
 from tests.fakes import FakeClock, settle
-from tests.integration.ports import free_port
+from tests.ports import free_port
 
 PROBES = ("livez", "readyz", "startupz")
 

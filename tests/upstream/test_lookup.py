@@ -17,6 +17,7 @@ from aiohttp import ClientConnectorDNSError, ClientConnectorError
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import DISTRUST_SECONDS, Dialer
 from proxy.upstream.lookup import Lookup
+from tests.ports import free_port
 from tests.upstream.peer import PATIENCE_SECONDS
 from tests.upstream.silence import vanish
 
@@ -48,11 +49,11 @@ def a_dialer(names: Names, port: int) -> Dialer:
 @asynccontextmanager
 async def listening(*hosts: str) -> AsyncIterator[int]:
     """One port that is open at these addresses, and at no other."""
-    port = 0
+    port = free_port()
     with ExitStack() as stack:
         for host in hosts:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            port = stack.enter_context(socket.create_server((host, port), family=family)).getsockname()[1]
+            stack.enter_context(socket.create_server((host, port), family=family))
         async with asyncio.timeout(PATIENCE_SECONDS):
             yield port
 

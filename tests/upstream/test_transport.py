@@ -21,6 +21,7 @@ from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import BODY_ERRORS, DIAL_ERRORS, HEAD_ERRORS, Transport, _kind
 from tests.fakes import FakeClock, make_exchange, with_attempt
+from tests.ports import free_port
 from tests.upstream.peer import OK, PeerWire, Script, answering, provider
 from tests.upstream.rig import Rig, rigged
 
@@ -88,8 +89,7 @@ async def test_a_provider_that_dies(name: str, reset: bool) -> None:
 
 async def test_a_provider_that_refuses_is_redialled_and_then_unreachable() -> None:
     async with rigged(answering(OK)) as rig:
-        with socket.create_server(("127.0.0.1", 0)) as gone:
-            port = gone.getsockname()[1]
+        port = free_port()
         rig.pool.dialer = Dialer(Address(scheme="http", host="127.0.0.1", port=port))
         outcome, attempt = await rig.call()
         assert (outcome.kind, outcome.maybe_executed, attempt.redials) == (OutcomeKind.UNREACHABLE, False, 2)
@@ -98,8 +98,7 @@ async def test_a_provider_that_refuses_is_redialled_and_then_unreachable() -> No
 
 async def test_a_provider_that_comes_back_in_the_connect_phase_is_reached_by_a_redial() -> None:
     async with rigged(answering(OK)) as rig:
-        with socket.create_server(("127.0.0.1", 0)) as gone:
-            port = gone.getsockname()[1]
+        port = free_port()
         dead, alive = Dialer(Address(scheme="http", host="127.0.0.1", port=port)), rig.pool.dialer
         rig.pool.dialer = dead
 

@@ -13,6 +13,7 @@ from aiohttp import ClientConnectorCertificateError, ClientConnectorError
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
 from proxy.upstream.lookup import Lookup
+from tests.ports import free_port
 from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, provider
 
 
@@ -93,9 +94,7 @@ async def test_a_handshake_that_never_ends_is_bounded_to_the_fraction_of_a_secon
 
 
 async def test_a_refused_connection_tells_its_error_number() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    dialer = Dialer(Address(scheme="http", host="127.0.0.1", port=port))
+    dialer = Dialer(Address(scheme="http", host="127.0.0.1", port=free_port()))
     with pytest.raises(ClientConnectorError) as caught:
         await dialer.dial(PATIENCE_SECONDS)
     assert caught.value.os_error.errno is not None

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
-from tests.bench.measure import Process, answers_200, free_port
+from tests.bench.measure import Process, answers_200
 from tests.bench.rows import READY_REQUEST, Surroundings, clean_environment
+from tests.ports import free_port
 
 HEALTH_REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 HTTP_SECONDS = 10.0

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-
 from proxy.simulation.demo.ports import taken
-from proxy.simulation.demo.settings import HIGHEST_BASE_PORT, HOST, DemoSettings
+from proxy.simulation.demo.settings import DemoSettings
+from tests.ports import free_port
 
 
 def free_base_port() -> int:
-    """A base port whose neighbours are free too."""
+    """A base port whose neighbours are free too, all below those that outgoing connections of other tests take."""
     for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            base = int(probe.getsockname()[1])
-        if base <= HIGHEST_BASE_PORT and not taken(DemoSettings(base_port=base, environ={}).ports):
+        base = free_port()
+        if not taken(DemoSettings(base_port=base, environ={}).ports):
             return base
     raise AssertionError("no free ports")

@@ -7,7 +7,7 @@ import random
 import socket
 from collections import deque
 
-from tests.integration.caller import HOST
+HOST = "127.0.0.1"
 
 _GIVEN: deque[int] = deque(maxlen=1000)
 
