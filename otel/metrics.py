@@ -17,6 +17,7 @@ from proxy.observer import (
     BreakerChanged,
     FellBack,
     KeyChanged,
+    Merged,
     Observed,
     PolicyLoaded,
     PolicyRejected,
@@ -24,6 +25,7 @@ from proxy.observer import (
     Refused,
     Retried,
     Shared,
+    Split,
     Waited,
     Would,
 )
@@ -148,7 +150,7 @@ class Metrics:
                 case FellBack():
                     labels = str(event.from_tier), str(event.to_tier), event.after, event.reason or ""
                     number(a.FALLBACKS).at(facts.route, *labels).value += 1
-                case Shared():
+                case Shared() | Merged() | Split():
                     pass  # no attempt, no tokens: there is nothing of it to count
                 case _:
                     assert_never(event)

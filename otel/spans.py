@@ -18,7 +18,18 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from otel import attributes as a
 from otel.verdicts import attempt_error, request_error
-from proxy.observer import ExchangeEvent, FellBack, Observed, ProcessEvent, Refused, Retried, Shared, Waited
+from proxy.observer import (
+    ExchangeEvent,
+    FellBack,
+    Merged,
+    Observed,
+    ProcessEvent,
+    Refused,
+    Retried,
+    Shared,
+    Split,
+    Waited,
+)
 
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts
@@ -224,5 +235,9 @@ def _told(event: ExchangeEvent) -> tuple[str, dict[str, Value]]:
             }
         case Shared():
             return a.EVENT_SHARED, {a.RESULT: str(event.how)}
+        case Merged():
+            return a.EVENT_MERGED, {a.CALLERS: event.callers, a.INPUTS: event.inputs, a.CARRIES: event.carries}
+        case Split():
+            return a.EVENT_SPLIT, {a.CALLERS: event.callers, a.OUTCOME: str(event.after)}
         case _:
             assert_never(event)

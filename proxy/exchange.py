@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from proxy.request import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.observer import ExchangeEvent
     from proxy.outcome import OutcomeKind, Reason
     from proxy.trace_context import TraceContext
@@ -24,6 +26,20 @@ class CancelCause(StrEnum):
     DRAIN = "drain"
     STALLED = "stalled"
     """The client stopped reading its answer for too long."""
+
+
+class CacheUse(StrEnum):
+    """What part a cache, or an equal call under way, had in an answer: the value of `x-sponson-cache`."""
+
+    HIT = "hit"
+    STALE = "stale"
+    MISS = "miss"
+    SHARED = "shared"
+    """An equal call was under way, and its answer is this one's too."""
+    REFRESH = "refresh"
+    """No caller's call: a stale answer is fetched anew."""
+
+    __hash__ = str.__hash__
 
 
 class ReaderGone(Exception):
@@ -191,13 +207,14 @@ class Facts:
     """What was measured of one exchange; observers read it once, when it has ended.
 
     `model` and `route` are safe as metric labels (from closed sets); `requested_model` is the caller's own word.
-    `queued_seconds` sums all waits in admission, over all attempts.
+    `queued_seconds` sums all waits in admission, over all attempts. `cache` is None where no cache took part. `saved`
+    are the tokens of an answer that another call has spent: never a part of `usage`.
     """
 
     __slots__ = (
-        "answer_bytes", "arrived_at", "arrived_ns", "attempts", "detail", "ended_at", "events",
+        "answer_bytes", "arrived_at", "arrived_ns", "attempts", "cache", "detail", "ended_at", "events",
         "first_byte_at", "kind", "klass", "model", "operation", "provider", "queued_seconds", "reason",
-        "request_bytes", "request_id", "requested_model", "route", "status", "stream", "tenant", "tier",
+        "request_bytes", "request_id", "requested_model", "route", "saved", "status", "stream", "tenant", "tier",
         "trace", "usage",
     )  # fmt: skip
 
@@ -216,6 +233,8 @@ class Facts:
         self.kind: OutcomeKind | None = None
         self.reason: Reason | None = None
         self.usage: Usage | None = None
+        self.saved: Usage | None = None
+        self.cache: CacheUse | None = None
 
 
 class Exchange:
@@ -231,15 +250,17 @@ class Exchange:
     may be sent a second time. `body_bytes`
     are counted in `bodies`, the process's ledger. `demand` is what the body asks for in tokens (`dialects/demand`),
     None while nobody wanted to know. `first_tier`: the tier to begin with, from 1. `idempotency_key`: what makes the
-    request the same as another one, None for none.
+    request the same as another one, None for none. `alike` names what equal requests have in common: None while nobody
+    asked, b"" for a request that shares nothing with any other. `on_attempt` is told when an attempt begins: its waits
+    are over.
     """
 
     __slots__ = (
-        "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause", "credential",
-        "deadline_at", "demand", "dialect", "document", "facts", "first_target", "first_tier", "hides_usage",
-        "idempotency_key", "later_tiers", "model", "operation", "payload", "plan", "progress", "replayable", "reply",
-        "replaceable", "repeatable", "request", "takes_event", "told_error", "tried_keys",
-        "upstream_path",
+        "alike", "answered", "attempt", "attempts_kept", "attempts_left", "bodies", "body_bytes", "cancel_cause",
+        "credential", "deadline_at", "demand", "dialect", "document", "facts", "first_target", "first_tier",
+        "hides_usage", "idempotency_key", "later_tiers", "model", "on_attempt", "operation", "payload", "plan",
+        "progress", "repeatable", "replaceable", "replayable", "reply", "request", "takes_event", "told_error",
+        "tried_keys", "upstream_path",
     )  # fmt: skip
 
     bodies: BodyLedger
@@ -259,6 +280,8 @@ class Exchange:
         self.demand: Any = None
         self.first_tier = 1
         self.idempotency_key: str | None = None
+        self.alike: bytes | None = None
+        self.on_attempt: Callable[[], None] | None = None
         self.first_target = self.repeatable = self.replayable = True
         self.body_bytes = 0
         self.replaceable = self.answered = self.told_error = self.takes_event = self.hides_usage = False

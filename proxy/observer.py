@@ -95,12 +95,39 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A request makes no call of its own: another one with its key has made it."""
+    """A request makes no call of its own: another one has made it, or makes it.
+
+    Another one with its key; or, where `Facts.cache` says so, an equal one. `link`: trace id and span id of that
+    request, None where it is not known.
+    """
 
     how: Sharing
+    link: tuple[int, int] | None = None
 
 
-ExchangeEvent = Waited | Refused | Observed | Retried | FellBack | Shared
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """A request travelled with others, as one call of `callers` requests with `inputs` inputs together.
+
+    `links`: trace id and span id, for the request that carried the call those of all others, for each other one those
+    of the carrier. `carries` is True for that one.
+    """
+
+    callers: int
+    inputs: int
+    carries: bool
+    links: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """A merged call failed, and its `callers` were asked for one by one."""
+
+    callers: int
+    after: OutcomeKind
+
+
+ExchangeEvent = Waited | Refused | Observed | Retried | FellBack | Shared | Merged | Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

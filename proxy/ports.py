@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from proxy.exchange import Exchange
+from proxy.exchange import Exchange, Usage
 from proxy.outcome import Outcome
 
 
@@ -41,6 +41,7 @@ class StoredAnswer:
     provider: str
     model: str
     tier: int
+    usage: Usage | None = None
 
     @property
     def size(self) -> int:
@@ -84,4 +85,27 @@ class AnswerStore(Protocol):
 
     def remember(self, name: bytes, what: Remembered, *, seconds: float, now: float) -> None:
         """Remembers for so many seconds, as far as its bounds allow."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An answer that a cache has kept, and its age in seconds."""
+
+    answer: StoredAnswer
+    age: float
+
+
+class CacheStore(Protocol):
+    """Where answers are kept under the names of equal requests, to be given to whoever asks the same.
+
+    An outage is a miss: neither call raises, and neither lets a request wait for more than 50 ms.
+    """
+
+    async def find(self, name: bytes, now: float) -> Found | None:
+        """Returns what is kept under a name; `now` in monotonic seconds."""
+        ...
+
+    def keep(self, name: bytes, answer: StoredAnswer, *, owner: str, seconds: float, now: float) -> None:
+        """Keeps an answer for so many seconds, as far as its bounds allow; `owner` is the tenant it was made for."""
         ...

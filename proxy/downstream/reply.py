@@ -165,6 +165,8 @@ class HttpReply:
             stamp = f"x-sponson-request-id: {facts.request_id}\r\nx-sponson-attempts: {attempts}\r\n"
             if facts.tier:
                 stamp += f"x-sponson-tier: {facts.tier}\r\n"
+        if facts.cache is not None:
+            stamp += f"x-sponson-cache: {facts.cache}\r\n"
         if self._trail:
             stamp += f"x-sponson-trail: {trail(facts)}\r\n"
         return f"{stamp}\r\n".encode("ascii", "replace")

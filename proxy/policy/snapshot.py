@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 from proxy.decisions.adaptive import AdaptiveSettings
 from proxy.decisions.breaker import BreakerSettings
+from proxy.decisions.cacheability import CacheSettings
 from proxy.decisions.classes import ClassSettings
 from proxy.decisions.classification import MatchSettings
 from proxy.decisions.counting import CountSettings
 from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.lanes import LaneSettings
+from proxy.decisions.merging import MergeSettings
 from proxy.decisions.quota import QuotaSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.decisions.room import QueueSettings
@@ -59,10 +61,14 @@ class AuthScheme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """`connections`: most connections per address and instance; seconds that an idle one is kept."""
+    """`connections`: most connections per address and instance; seconds that an idle one is kept.
+
+    `warm`: how many are kept open and ready for each address.
+    """
 
     max: int = 100
     idle_seconds: float = 25.0
+    warm: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +133,8 @@ class ProviderSnapshot:
     timeouts: TimeoutSettings = TimeoutSettings()
     breaker: BreakerSettings | None = BreakerSettings()
     propagate_trace: bool = True
+    max_inputs: int | None = None
+    """Most inputs that one of its calls may carry; None: what is known of its host."""
 
     @property
     def most_connections(self) -> int:
@@ -170,7 +178,23 @@ class AnswerTier:
     body: bytes = b"{}"
 
 
-Tier = ProviderTier | SpreadTier | AnswerTier
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleTier:
+    """Give an answer that the route's cache has kept, up to this age in seconds."""
+
+    max_age_seconds: float
+
+
+Tier = ProviderTier | SpreadTier | StaleTier | AnswerTier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSnapshot:
+    """A Redis or Valkey server as a route's cache: `redis://host:port/db` or `rediss://…`, without credentials."""
+
+    url: str
+    username: str | None = None
+    password: ValueSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +217,12 @@ class RouteSnapshot:
     idempotency: IdempotencySettings = IdempotencySettings()
     lanes: tuple[LaneSettings, ...] = ()
     """By `max_output`, ascending."""
+    cache: CacheSettings | None = None
+    cache_redis: RedisSnapshot | None = None
+    """Where its answers are kept; None: in memory."""
+    single_flight: bool = False
+    """Where the policy says nothing: whether there is a cache."""
+    merge: MergeSettings | None = None
 
     def asked(self) -> Iterator[ProviderTier]:
         """Yields all who may be asked, in order; of a spread tier every member."""

@@ -22,7 +22,7 @@ from proxy.decisions.tenants import Tenants
 from proxy.observer import Observer
 from proxy.plan import Equals, RoutePlan, Tier
 from proxy.policy.identities import bounds_tokens, learns, of_budget, own_route
-from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier
+from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier, StaleTier
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
 from proxy.runtime.idempotency import IdempotencyParts
@@ -177,6 +177,8 @@ class _RouteMaker:
         for number, tier in enumerate(route.tiers, 1):
             if isinstance(tier, AnswerTier):
                 tiers.append(PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=shop.clock))
+                continue
+            if isinstance(tier, StaleTier):
                 continue
             step, seconds = self._step(route, number, tier)
             waits += seconds

@@ -59,6 +59,8 @@ class AttemptStage:
         attempt.kind = OutcomeKind.BUG
         exchange.attempt = attempt
         facts.attempts.append(attempt)
+        if exchange.on_attempt is not None:
+            exchange.on_attempt()
         try:
             outcome = await call_next(exchange)
             attempt.kind, attempt.reason = outcome.kind, outcome.reason

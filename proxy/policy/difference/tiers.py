@@ -19,6 +19,7 @@ from proxy.policy.snapshot import (
     ProviderTier,
     RouteSnapshot,
     SpreadTier,
+    StaleTier,
     Tier,
 )
 
@@ -96,6 +97,8 @@ def _label(tier: Tier, renamed: dict[str, str]) -> str:
     match tier:
         case AnswerTier():
             return f"answer {tier.status}"
+        case StaleTier():
+            return "a stale answer"
         case SpreadTier():
             return _spread(tier, renamed)
         case ProviderTier():
@@ -142,7 +145,7 @@ def _asked(tier: Tier) -> tuple[ProviderTier, ...]:
             return tier.members
         case ProviderTier():
             return (tier,)
-        case AnswerTier():
+        case StaleTier() | AnswerTier():
             return ()
 
 
