@@ -203,6 +203,30 @@ _OPTIONS = (
         help="Length of an embedding, unless the caller asks for another.",
     ),
     click.option(
+        "--input-cost",
+        default="0",
+        metavar="RATIO",
+        help="What each further input of a call adds to its latency: 0.05 or 5%. With 0 a batch costs what one does.",
+    ),
+    click.option(
+        "--max-inputs",
+        type=int,
+        default=2048,
+        metavar="N",
+        help="Inputs that one call may bring; more get 400.",
+    ),
+    click.option(
+        "--poison",
+        default=None,
+        metavar="TEXT",
+        help="A call fails with 400 if any of its inputs holds this text.",
+    ),
+    click.option(
+        "--shuffle",
+        is_flag=True,
+        help="Give the vectors and choices of one answer in any order; their index says which is whose.",
+    ),
+    click.option(
         "--keepalive",
         default="75s",
         metavar="DURATION",

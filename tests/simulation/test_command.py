@@ -59,6 +59,9 @@ def test_every_setting_has_a_flag_with_the_same_default_and_a_help_text() -> Non
         (["--rpm", "6", "--refill", "window", "--window", "1s"], "less than one fits"),
         (["--count-tokens", "never"], "never"),
         (["--conflict-status", "400"], "must be 409 or 422"),
+        (["--input-cost", "cheap"], "--input-cost: 'cheap' does not lie"),
+        (["--max-inputs", "0"], "max_inputs must lie"),
+        (["--poison", ""], "poison must not be"),
         (["--unknown"], "No such option"),
     ],
 )

@@ -11,6 +11,8 @@ retry_after  the headers by which providers say when to come back
 
 asks         a request body to an Ask: what the caller wants
 answers      an Ask to an Answer: words, token counts, vectors
+moderations  scores, in the same's shape
+batches      several inputs in one call: their cost, their maximum, one that spoils all
 openai       an Answer in OpenAI's shape: bodies, stream events, errors
 anthropic    the same in Anthropic's shape
 realtime     a session over a WebSocket, in OpenAI's shape

@@ -14,6 +14,8 @@ _TEXT = (
     "small quiet water morning city road hand word answer number keeps opens falls rises near far"
 )
 _WORDS = tuple(_TEXT.split())
+_RARELY_HIGH = 16
+"""To this power, one of 24 even numbers lies above a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,12 @@ def embedding(text: str, *, model: str, dimensions: int) -> tuple[float, ...]:
     length = math.sqrt(sum(value * value for value in values)) or 1.0
     packed = struct.pack(f"<{dimensions}f", *(value / length for value in values))
     return struct.unpack(f"<{dimensions}f", packed)
+
+
+def scores(text: str, *, model: str, count: int) -> tuple[float, ...]:
+    """Returns so many numbers from 0 to 1, few of them high, that depend on model and text alone."""
+    raw = hashlib.shake_128(f"{model}\0{text}".encode()).digest(4 * count)
+    return tuple((value / 2**32) ** _RARELY_HIGH for value in struct.unpack(f"<{count}I", raw))
 
 
 def embedding_base64(vector: tuple[float, ...]) -> str:

@@ -17,6 +17,7 @@ class Endpoint(StrEnum):
     CHAT = "/v1/chat/completions"
     COMPLETIONS = "/v1/completions"
     EMBEDDINGS = "/v1/embeddings"
+    MODERATIONS = "/v1/moderations"
     MESSAGES = "/v1/messages"
     COUNT_TOKENS = "/v1/messages/count_tokens"
 
@@ -31,12 +32,16 @@ class BadAsk(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a caller wants; `texts` are the prompts, the inputs, or the last message alone."""
+    """What a caller wants; `texts` are the prompts, the inputs, or the last message alone.
+
+    `field` is where a body has them if it may have several, "" elsewhere.
+    """
 
     endpoint: Endpoint
     model: str
     texts: tuple[str, ...]
     input_tokens: int
+    field: str = ""
     stream: bool = False
     include_usage: bool = False
     choices: int = 1
@@ -46,6 +51,8 @@ class Ask:
 
 
 Counted = tuple[tuple[str, ...], int]
+MODERATION_MODEL = "omni-moderation-latest"
+"""The model of a moderation that names none."""
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -70,11 +77,13 @@ def read_ask(endpoint: Endpoint, body: bytes) -> Ask:
         raise BadAsk("We could not parse the JSON body of your request.") from None
     if not isinstance(data, dict):
         raise BadAsk("The JSON body of a request must be an object.")
-    model = data.get("model")
+    model = data.get("model", MODERATION_MODEL if endpoint is Endpoint.MODERATIONS else None)
     if not isinstance(model, str) or not model:
         raise BadAsk("you must provide a model parameter", "model")
     if endpoint is Endpoint.EMBEDDINGS:
         return _embeddings(data, model)
+    if endpoint is Endpoint.MODERATIONS:
+        return _moderation(data, model)
     texts, tokens = _prompts(data) if endpoint is Endpoint.COMPLETIONS else _messages(data)
     options = data.get("stream_options")
     return Ask(
@@ -82,6 +91,7 @@ def read_ask(endpoint: Endpoint, body: bytes) -> Ask:
         model=model,
         texts=texts if endpoint is Endpoint.COMPLETIONS else texts[-1:],
         input_tokens=tokens,
+        field="prompt" if endpoint is Endpoint.COMPLETIONS else "",
         stream=data.get("stream") is True and endpoint is not Endpoint.COUNT_TOKENS,
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
         choices=_choices(data, endpoint),
@@ -94,16 +104,23 @@ def _embeddings(data: dict[str, Any], model: str) -> Ask:
     if encoding not in ("float", "base64"):
         raise BadAsk("'encoding_format' must be 'float' or 'base64'", "encoding_format")
     texts, tokens = _inputs(data.get("input"), "input")
-    if len(texts) > 2048:
-        raise BadAsk("'input' holds more than 2048 items", "input")
     return Ask(
         endpoint=Endpoint.EMBEDDINGS,
         model=model,
         texts=texts,
         input_tokens=tokens,
+        field="input",
         base64=encoding == "base64",
         dimensions=_positive(data, "dimensions", 65536),
     )
+
+
+def _moderation(data: dict[str, Any], model: str) -> Ask:
+    """Texts are an input each; parts, as of a message, are one input together."""
+    value = data.get("input")
+    parts = isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+    texts, tokens = _counted([_text(value)]) if parts else _texts(value, "input")
+    return Ask(endpoint=Endpoint.MODERATIONS, model=model, texts=texts, input_tokens=tokens, field="input")
 
 
 def _prompts(data: dict[str, Any]) -> Counted:
@@ -112,16 +129,20 @@ def _prompts(data: dict[str, Any]) -> Counted:
 
 
 def _inputs(value: Any, param: str) -> Counted:
-    if isinstance(value, str) and value:
-        return _counted([value])
     if isinstance(value, list) and value:
-        if all(isinstance(item, str) for item in value):
-            return _counted(value)
         if _is_tokens(value):
             return (_token_text(value),), len(value)
         if all(isinstance(item, list) and item and _is_tokens(item) for item in value):
             return tuple(map(_token_text, value)), sum(map(len, value))
-    raise BadAsk(f"'{param}' must be a text, a list of texts, or tokens", param)
+    return _texts(value, param, or_else=", or tokens")
+
+
+def _texts(value: Any, param: str, *, or_else: str = "") -> Counted:
+    if isinstance(value, str) and value:
+        return _counted([value])
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return _counted(value)
+    raise BadAsk(f"'{param}' must be a text or a list of texts{or_else}", param)
 
 
 def _counted(texts: list[str]) -> Counted:

@@ -6,13 +6,16 @@ import math
 import random
 from typing import Any
 
-from proxy.simulation.provider import anthropic, openai
+from proxy.simulation.provider import anthropic, moderations, openai
 from proxy.simulation.provider.answers import Answer, Event, echo, words
 from proxy.simulation.provider.asks import Ask, Endpoint
 from proxy.simulation.provider.dialect import Dialect
 from proxy.simulation.provider.settings import AnswerStyle, SimulatorSettings
 
+_NUMBERED = {Endpoint.EMBEDDINGS: "data", Endpoint.COMPLETIONS: "choices", Endpoint.CHAT: "choices"}
+"""Where the answers stand that say which one each is."""
 _EPOCH = 1_700_000_000
+_WORDLESS = (Endpoint.EMBEDDINGS, Endpoint.MODERATIONS)
 _PREFIX = {Endpoint.CHAT: "chatcmpl-", Endpoint.COMPLETIONS: "cmpl-", Endpoint.MESSAGES: "msg_"}
 
 
@@ -32,8 +35,8 @@ def compose(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number
 
 
 def output_tokens(ask: Ask, settings: SimulatorSettings) -> int:
-    """Returns how many tokens the answer to a chat, completion or message has; 0 for vectors."""
-    if ask.endpoint is Endpoint.EMBEDDINGS:
+    """Returns how many tokens the answer to a chat, completion or message has; 0 for vectors and scores."""
+    if ask.endpoint in _WORDLESS:
         return 0
     most = math.inf if ask.max_tokens is None else ask.max_tokens
     return ask.choices * sum(int(min(_length(text, settings), most)) for text in ask.texts)
@@ -41,7 +44,7 @@ def output_tokens(ask: Ask, settings: SimulatorSettings) -> int:
 
 def most_output_tokens(ask: Ask, settings: SimulatorSettings) -> int:
     """Returns what the caller allows the answer to have; without a maximum, what it will have."""
-    if ask.max_tokens is None or ask.endpoint is Endpoint.EMBEDDINGS:
+    if ask.max_tokens is None or ask.endpoint in _WORDLESS:
         return output_tokens(ask, settings)
     return ask.choices * len(ask.texts) * ask.max_tokens
 
@@ -56,9 +59,19 @@ def _tokens(text: str, settings: SimulatorSettings, rng: random.Random) -> tuple
 
 def body(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number: int) -> dict[str, Any]:
     """Returns the JSON body of a successful answer."""
+    whole = _in_order(ask, settings, rng=rng, number=number)
+    results = whole.get(_NUMBERED.get(ask.endpoint, ""))
+    if settings.shuffle and results is not None:
+        rng.shuffle(results)
+    return whole
+
+
+def _in_order(ask: Ask, settings: SimulatorSettings, *, rng: random.Random, number: int) -> dict[str, Any]:
     match ask.endpoint:
         case Endpoint.EMBEDDINGS:
             return openai.embeddings(ask, default_dimensions=settings.embedding_dimensions)
+        case Endpoint.MODERATIONS:
+            return moderations.body(ask, id=f"modr-{rng.getrandbits(96):024x}")
         case Endpoint.COUNT_TOKENS:
             return {"input_tokens": ask.input_tokens}
         case Endpoint.MESSAGES:

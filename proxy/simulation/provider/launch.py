@@ -16,11 +16,13 @@ from proxy.simulation.provider.group import SimulatorGroup
 from proxy.simulation.provider.latency import parse_latency
 from proxy.simulation.provider.limits import TokenRule
 from proxy.simulation.provider.settings import AnswerStyle, SettingsError, SimulatorSettings
+from proxy.simulation.provider.values import ratio
 
-_TIMES: dict[str, tuple[str, Callable[[str], Any]]] = {
+_AS_TEXT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "latency": ("latency", parse_latency),
     "thinking": ("thinking", parse_latency),
     "heartbeat": ("heartbeat_seconds", parse_duration),
+    "input_cost": ("input_cost", ratio),
     "keepalive": ("keepalive_seconds", parse_duration),
     "window": ("window_seconds", parse_duration),
 }
@@ -57,8 +59,8 @@ def build_group(
         places = [parse_listen(text) for text in listen]
     with _flag("--control"):
         control_at = parse_address(control) if control is not None else None
-    for name, (setting, reader) in _TIMES.items():
-        with _flag(f"--{name}"):
+    for name, (setting, reader) in _AS_TEXT.items():
+        with _flag(f"--{name.replace('_', '-')}"):
             rest[setting] = reader(rest.pop(name))
     read = []
     for text in faults:

@@ -31,7 +31,8 @@ class Received:
     """One request as it came; `headers` keep order and case, `at_seconds` counts from the start.
 
     `execution` is 0 where no model did the work, else the how manyth execution it was of its idempotency key, or of
-    its body where it has no key; `replayed` was answered from an earlier one. `tokens` were counted for it.
+    its body where it has no key; `replayed` was answered from an earlier one. `tokens` were counted for it; it
+    brought `inputs` texts.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Received:
     body_start: str = ""
     model: str | None = None
     stream: bool = False
+    inputs: int = 0
     fault: str | None = None
     status: int | None = None
     tokens: int = 0
@@ -73,12 +75,16 @@ class Received:
 class Stats:
     """Counts since the start or the last reset; `in_flight` are being served, `queued` wait for a place.
 
+    `inputs`: texts that all ended calls brought, `most_inputs` those of the largest one.
+
     `allowed_tokens`: what the tokens per minute allow in that time, None without such a limit; `refusals`: by rate
     limits. `duplicates`: executions of an idempotency key that had been executed before; `repeated_bodies`: the same
     of an equal body, whatever its key. `replays` and `conflicts` met the answer, or the other body, of their key.
     """
 
     received: int
+    inputs: int
+    most_inputs: int
     in_flight: int
     peak_in_flight: int
     queued: int
@@ -115,6 +121,8 @@ class Ledger:
         self._received = 0
         self._peak_in_flight = self._in_flight
         self._peak_queued = self._queued()
+        self._inputs = 0
+        self._most_inputs = 0
         self._by_status: Counter[str] = Counter()
         self._by_model: Counter[str] = Counter()
         self._by_ending: Counter[str] = Counter()
@@ -154,6 +162,8 @@ class Ledger:
         """Counts a request that has ended; its `ended` says how."""
         seen.ended_after_seconds = self._now() - self._started_at - seen.at_seconds
         self._by_ending[seen.ended.value] += 1
+        self._inputs += seen.inputs
+        self._most_inputs = max(self._most_inputs, seen.inputs)
         if seen.status is not None:
             self._by_status[str(seen.status)] += 1
         if seen.model is not None:
@@ -165,6 +175,8 @@ class Ledger:
         """Returns the counts of this moment."""
         return Stats(
             received=self._received,
+            inputs=self._inputs,
+            most_inputs=self._most_inputs,
             in_flight=self._in_flight,
             peak_in_flight=self._peak_in_flight,
             queued=self._queued(),

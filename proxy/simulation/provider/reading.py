@@ -5,17 +5,21 @@ from __future__ import annotations
 from aiohttp import web
 
 from proxy.simulation.provider.asks import Ask, Endpoint, decoded, read_ask
+from proxy.simulation.provider.batches import check
 from proxy.simulation.provider.dialect import Problem
+from proxy.simulation.provider.settings import SimulatorSettings
 
 MODELS = "/v1/models"
 _ENDPOINTS = {endpoint.value: endpoint for endpoint in Endpoint}
 
 
-def ask_of(request: web.Request, raw: bytes) -> Ask | None:
+def ask_of(request: web.Request, raw: bytes, settings: SimulatorSettings) -> Ask | None:
     """Returns what is asked of a model, None for the list of models; raises BadAsk."""
     if request.path == MODELS:
         return None
-    return read_ask(_ENDPOINTS[request.path], decoded(raw, request.headers.get("content-encoding")))
+    ask = read_ask(_ENDPOINTS[request.path], decoded(raw, request.headers.get("content-encoding")))
+    check(ask, settings)
+    return ask
 
 
 def misplaced(request: web.Request) -> Problem | None:

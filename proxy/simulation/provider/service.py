@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from proxy.simulation.provider import anthropic, compose, openai, realtime
+from proxy.simulation.provider import anthropic, batches, compose, openai, realtime
 from proxy.simulation.provider.asks import Ask, BadAsk
 from proxy.simulation.provider.capacity import Capacity
 from proxy.simulation.provider.delivery import Delivery, Headers, reset
@@ -112,13 +112,13 @@ class Service:
         if (problem := misplaced(request)) is not None:
             return await self._problem(call, problem)
         try:
-            ask = ask_of(request, raw)
+            ask = ask_of(request, raw, self._settings)
             plan = self._plan(call, ask)
         except (BadAsk, FaultError) as error:
             param = error.param if isinstance(error, BadAsk) else None
             return await self._problem(call, Problem(status=400, message=str(error), param=param))
         if ask is not None:
-            seen.model, seen.stream = ask.model, ask.stream
+            seen.model, seen.stream, seen.inputs = ask.model, ask.stream, len(ask.texts)
         seen.fault = plan.name
         if plan.fault is not None and plan.fault.kind in _WITHOUT_SERVICE:
             return await self._fail(call, plan, plan.fault)
@@ -211,7 +211,9 @@ class Service:
         await self._capacity.take()
         self.ledger.serving_begins()
         try:
-            await _pause(self._settings.latency.sample(call.rng) + plan.extra_seconds)
+            usual = self._settings.latency.sample(call.rng)
+            factor = 1.0 if ask is None else batches.work_factor(ask, self._settings)
+            await _pause(usual * factor + plan.extra_seconds)
             return await self._answer(call, ask, plan)
         finally:
             self.ledger.serving_ends()

@@ -33,7 +33,10 @@ class SimulatorSettings:
     a heartbeat is sent wherever one is silent for `heartbeat_seconds` (0: never). `queue` counts requests that may wait
     for one of the `concurrency` places; `api_keys` empty accepts every caller. `rpm` and `tpm` limit the whole account,
     `key_rpm` and `key_tpm` each key, and a window of `window_seconds` holds what can be used at once. A request whose
-    key in `idempotency_header` was executed gets that answer again with `deduplicate`. Raises SettingsError.
+    key in `idempotency_header` was executed gets that answer again with `deduplicate`.
+
+    Each further input of a call adds `input_cost` of the latency; more than `max_inputs`, or one that holds the text
+    `poison`, fail the whole call; `shuffle` gives numbered results in any order. Raises SettingsError.
     """
 
     name: str = "sim"
@@ -61,6 +64,10 @@ class SimulatorSettings:
     conflict_status: int = 409
     models: tuple[str, ...] = ("sim-chat", "sim-embed")
     embedding_dimensions: int = 64
+    input_cost: float = 0.0
+    max_inputs: int = 2048
+    poison: str | None = None
+    shuffle: bool = False
     keepalive_seconds: float = 75.0
     seed: int = 0
     faults: tuple[Fault, ...] = ()
@@ -86,6 +93,9 @@ class SimulatorSettings:
             (bool(self.idempotency_header.strip()), "idempotency_header must be the name of a header"),
             (self.conflict_status in (409, 422), "conflict_status must be 409 or 422"),
             (1 <= self.embedding_dimensions <= 65536, "embedding_dimensions must lie between 1 and 65536"),
+            (0 <= self.input_cost < math.inf, "input_cost must not be negative"),
+            (1 <= self.max_inputs <= 1_000_000, "max_inputs must lie between 1 and 1000000"),
+            (self.poison != "", "poison must not be an empty text"),
             (self.keepalive_seconds >= 0, "keepalive_seconds must not be negative"),
         )
         for holds, message in checks:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.simulation.provider.asks import BadAsk, Endpoint, decoded, read_ask
+from proxy.simulation.provider.asks import MODERATION_MODEL, BadAsk, Endpoint, decoded, read_ask
 
 
 def read(endpoint: Endpoint, **fields: Any) -> Any:
@@ -53,6 +53,23 @@ def test_inputs_are_texts_or_tokens(value: Any, texts: tuple[str, ...], tokens: 
 
 
 @pytest.mark.parametrize(
+    ("value", "texts", "tokens"),
+    [
+        ("hello", ("hello",), 2),
+        (["a", "b"], ("a", "b"), 2),
+        ([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}], ("a",), 1),
+    ],
+)
+def test_parts_of_a_moderation_are_one_input(value: Any, texts: tuple[str, ...], tokens: int) -> None:
+    ask = read(Endpoint.MODERATIONS, input=value)
+    assert (ask.texts, ask.input_tokens) == (texts, tokens)
+
+
+def test_a_moderation_needs_no_model() -> None:
+    assert read_ask(Endpoint.MODERATIONS, b'{"input": "x"}').model == MODERATION_MODEL
+
+
+@pytest.mark.parametrize(
     ("endpoint", "fields", "param"),
     [
         (Endpoint.CHAT, {"model": ""}, "model"),
@@ -63,7 +80,10 @@ def test_inputs_are_texts_or_tokens(value: Any, texts: tuple[str, ...], tokens: 
         (Endpoint.MESSAGES, {"messages": [{"content": "x"}]}, "max_tokens"),
         (Endpoint.EMBEDDINGS, {"input": []}, "input"),
         (Endpoint.EMBEDDINGS, {"input": ["a", 1]}, "input"),
-        (Endpoint.EMBEDDINGS, {"input": ["a"] * 2049}, "input"),
+        (Endpoint.MODERATIONS, {"input": []}, "input"),
+        (Endpoint.MODERATIONS, {"input": ""}, "input"),
+        (Endpoint.MODERATIONS, {"input": [1, 2]}, "input"),
+        (Endpoint.MODERATIONS, {"input": [{"type": "text", "text": "a"}, "b"]}, "input"),
         (Endpoint.EMBEDDINGS, {"input": "a", "encoding_format": "hex"}, "encoding_format"),
         (Endpoint.EMBEDDINGS, {"input": "a", "dimensions": True}, "dimensions"),
     ],

@@ -57,6 +57,18 @@ async def test_openai_embeddings_completions_and_models(openai_client: openai.As
     assert [model.id async for model in openai_client.models.list()] == ["sim-chat", "sim-embed"]
 
 
+async def test_openai_takes_batches(openai_client: openai.AsyncOpenAI) -> None:
+    completion = await openai_client.completions.create(model="m", prompt=["one", "two words"], n=2)
+    assert [choice.text for choice in completion.choices] == ["one", "one", "two words", "two words"]
+    assert [choice.index for choice in completion.choices] == [0, 1, 2, 3]
+    assert completion.usage is not None
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (1 + 3, 6)
+    moderation = await openai_client.moderations.create(input=["one", "two"])
+    alone = await openai_client.moderations.create(input="two")
+    assert moderation.results[1] == alone.results[0] != moderation.results[0]
+    assert moderation.results[0].category_scores.violence <= 1
+
+
 async def test_openai_errors_are_understood(sim: ProviderSimulator, openai_client: openai.AsyncOpenAI) -> None:
     async def ask(fault: str) -> None:
         await openai_client.chat.completions.create(

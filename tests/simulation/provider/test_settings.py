@@ -33,6 +33,10 @@ from proxy.simulation.provider.settings import SettingsError, SimulatorSettings
         {"idempotency_header": " "},
         {"conflict_status": 400},
         {"embedding_dimensions": 0},
+        {"input_cost": -0.1},
+        {"input_cost": float("nan")},
+        {"max_inputs": 0},
+        {"poison": ""},
         {"keepalive_seconds": -1.0},
     ],
 )
