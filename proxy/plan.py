@@ -50,7 +50,8 @@ class RouteMatcher(Protocol):
 
 @dataclass(slots=True, repr=False, eq=False, kw_only=True)
 class RoutePlan:
-    """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`).
+    """One route, compiled. `call` is its pipeline; `needs_document`: the body must be understood (model or `set`);
+    `reads_document`: it is looked at where it can be.
 
     `total` is in seconds. A body larger than `body_max` bytes is refused, one larger than `body_replay` is sent once.
     `prefix` is what is removed from the caller's path ("/alpha" for `/<provider>/…`). `klass` is the class of its
@@ -66,6 +67,7 @@ class RoutePlan:
     body_replay: int
     repeatable: bool | None
     needs_document: bool
+    reads_document: bool = False
     klass: str = "P1"
     class_from_header: bool = False
 

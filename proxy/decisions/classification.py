@@ -88,7 +88,9 @@ class Candidates:
         self.operation = operation
         self.body_max = max((route.body_max for route in routes), default=0)
         self.total = max((route.total for route in routes), default=0.0)
-        self.needs_document = operation is not None or any(route.needs_document for route in routes)
+        self.needs_document = operation is not None or any(
+            route.needs_document or route.reads_document for route in routes
+        )
         self._chosen: dict[str | None, RoutePlan | None] = {}
 
     def choose(self, model: str | None) -> RoutePlan | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.decisions.answers import Answers
-from proxy.policy.snapshot import ProviderSnapshot, ProviderTier, RouteSnapshot, SpreadTier
+from proxy.policy.snapshot import ProviderSnapshot, RouteSnapshot
+from proxy.runtime.credentials import credential_headers, passes_credentials
 from proxy.runtime.targets import Provider
 from proxy.runtime.workshop import Workshop
 from proxy.stages.idempotency import IdempotencyStage, KeyedCalls, KeyScope
-from proxy.upstream.headers import CREDENTIALS
 
 ANSWERS: Final = ("answers",)
 CALLS: Final = ("keyed calls",)
@@ -23,15 +23,14 @@ class IdempotencyParts:
         self._shop = shop
         self._answers = shop.kept.get(ANSWERS, Answers)
         self._calls = shop.kept.get(CALLS, KeyedCalls)
-        names = CREDENTIALS | shop.auth_headers
-        self._credentials = tuple(sorted(name.decode("latin-1") for name in names))
+        self._credentials = credential_headers(shop)
 
     def stage(self, route: RouteSnapshot, providers: dict[str, Provider]) -> IdempotencyStage:
         """Returns the stage that answers a route's known keys."""
         asked = [providers[tier.provider].snapshot for tier in route.asked()]
         scope = KeyScope(
             route=self._route(route),
-            credentials=self._credentials if _passes_credentials(route, providers) else (),
+            credentials=self._credentials if passes_credentials(route, providers) else (),
             deduplicates=_deduplicates(asked),
         )
         return IdempotencyStage(
@@ -44,18 +43,6 @@ class IdempotencyParts:
         was = [("idempotency", route.was)] if route.was is not None else []
         drawn = shop.bits(ROUTE_BITS).to_bytes(ROUTE_BITS // 8, "big")
         return shop.kept.get(("idempotency", route.name), lambda: drawn + route.name.encode(), was=was)
-
-
-def _passes_credentials(route: RouteSnapshot, providers: dict[str, Provider]) -> bool:
-    """Whether a caller's own credential may go along: it does so to the first tier, where that has no keys."""
-    match next(iter(route.tiers), None):
-        case ProviderTier(provider=name):
-            names = [name]
-        case SpreadTier(members=members):
-            names = [member.provider for member in members]
-        case _:
-            names = []
-    return any(not providers[name].snapshot.keys for name in names)
 
 
 def _deduplicates(asked: list[ProviderSnapshot]) -> bool:

@@ -175,7 +175,7 @@ def _unshared(call: SharedCall) -> Conflict | None:
 def _give(exchange: Exchange, answer: StoredAnswer, now: float) -> Outcome:
     facts = exchange.facts
     facts.tier, facts.provider, facts.model = answer.tier, answer.provider, answer.model
-    facts.first_byte_at = now
+    facts.first_byte_at, facts.saved = now, answer.usage
     exchange.note(now, Shared(how=Sharing.REPLAYED))
     give(exchange, answer.status, answer.phrase, answer.lines, answer.length, answer.body)
     return Outcome(OutcomeKind.OK, status=answer.status, committed=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 from proxy.clock import Clock, Timer
 from proxy.decisions.leaving import kind_of_leaving
-from proxy.exchange import Attempt, CancelCause, Exchange, ReaderGone
+from proxy.exchange import Attempt, CacheUse, CancelCause, Exchange, ReaderGone, Reply
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import StoredAnswer
 from proxy.stage import CallNext
@@ -43,7 +43,7 @@ class SharedCall:
         self._clock = clock
         self._ended = ended
         self.recording = Recording(ledger, exchange.operation)
-        self.work = _spun_off(exchange, self.recording)
+        self.work = spun_off(exchange, self.recording)
         self.outcome: Outcome | None = None
         self._task: asyncio.Task[None] | None = start_task(self._run(call_next), name="shared call")
 
@@ -173,6 +173,8 @@ class SharedCall:
         """Tells a caller who answers it; the first one also of the attempts so far."""
         facts, known = reader.exchange.facts, self.work.facts
         facts.tier, facts.provider, facts.model = known.tier, known.provider, known.model
+        if facts.cache is None or known.cache is CacheUse.STALE:
+            facts.cache = known.cache
         if self.outcome is None and self.recording.readers[0] is reader:
             facts.attempts = known.attempts
 
@@ -181,6 +183,7 @@ class SharedCall:
         facts, known = exchange.facts, self.work.facts
         facts.tier, facts.provider, facts.model = known.tier, known.provider, known.model
         facts.attempts, facts.usage, facts.queued_seconds = known.attempts, known.usage, known.queued_seconds
+        facts.saved = known.saved
         facts.events.extend(known.events)
 
     def _leave(self, reader: Reader) -> None:
@@ -235,6 +238,7 @@ def stored(call: SharedCall) -> StoredAnswer | None:
         provider=facts.provider,
         model=facts.model,
         tier=facts.tier,
+        usage=facts.usage,
     )
 
 
@@ -247,12 +251,12 @@ def give(exchange: Exchange, status: int, phrase: bytes, lines: bytes, length: i
         exchange.reply.finish()
 
 
-def _spun_off(exchange: Exchange, recording: Recording) -> Exchange:
+def spun_off(exchange: Exchange, reply: Reply) -> Exchange:
     """Returns an exchange that goes on where this one stands, and takes its body along."""
     work = copy.copy(exchange)
     work.request, work.facts = copy.copy(exchange.request), copy.copy(exchange.facts)
     work.facts.events = []
-    work.reply = recording
+    work.reply = reply
     exchange.body_bytes = 0
     exchange.forget_body()
     return work
