@@ -11,10 +11,11 @@
 | merge | the files of a directory → one tree |
 | schema/ | the pydantic classes of the whole surface; the JSON Schema comes from them |
 | wording | pydantic's complaints → problems in plain words |
-| references, limit_references | cross-checks over the tree, also when other fields are wrong |
+| references, limit_references, saved_references | cross-checks over the tree, also when other fields are wrong |
 | support | the one list of what is not built yet |
 | reach, limit_reach, tenant_reach | warnings: what can match nothing, limits that hold nobody or everybody |
-| build, build_providers, build_routes | validated policy → snapshot |
+| saved_reach | warnings: caches, joining and merging that save nothing |
+| build, build_providers, build_routes, build_saved | validated policy → snapshot |
 | load | all of it in order: bytes → PolicySnapshot, or all problems |
 | secret_sources | values that the policy names: environment variables and files |
 | snapshot | PolicySnapshot: plain frozen values |

@@ -25,7 +25,9 @@ def build(policy: Policy, root: Node, *, digest: str, instance_index: int | None
     secret = SECRET_HEADERS.union(provider.auth.header for provider in providers)
     return PolicySnapshot(
         providers=providers,
-        routes=None if policy.routes is None else tuple(map(build_route, policy.routes)),
+        routes=None
+        if policy.routes is None
+        else tuple(build_route(root, number, one) for number, one in enumerate(policy.routes)),
         observe=policy.mode == "observe",
         fleet=_fleet(policy.fleet, instance_index),
         concurrency=policy.limits.concurrency,

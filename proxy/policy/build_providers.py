@@ -72,6 +72,7 @@ def build_provider(root: Node, name: str, provider: Provider) -> ProviderSnapsho
         timeouts=_timeouts(provider.timeouts),
         breaker=_breaker(provider.breaker),
         propagate_trace=provider.propagate_trace,
+        max_inputs=provider.max_inputs,
     )
 
 
@@ -114,10 +115,11 @@ def _model(name: str, model: Model) -> ModelSnapshot:
 def _value(root: Node, path: Path, value: str | NamedValue) -> ValueSource:
     if isinstance(value, str):
         return ValueSource(literal=value, place=str(deepest(root, path).node.place))
-    return _named(root, path, value)
+    return named(root, path, value)
 
 
-def _named(root: Node, path: Path, value: NamedValue | Key) -> ValueSource:
+def named(root: Node, path: Path, value: NamedValue | Key) -> ValueSource:
+    """Returns the source of a value that is named at `path`."""
     where = deepest(root, (*path, "file" if value.env is None else "env"))
     return ValueSource(env=value.env, file=value.file, place=str(where.node.place))
 
@@ -125,7 +127,7 @@ def _named(root: Node, path: Path, value: NamedValue | Key) -> ValueSource:
 def _key(root: Node, path: Path, key: Key) -> KeySnapshot:
     return KeySnapshot(
         id=key.id,
-        source=_named(root, path, key),
+        source=named(root, path, key),
         weight=key.weight,
         concurrency=key.concurrency,
         rpm=key.rpm,
@@ -147,7 +149,7 @@ def _auth(provider: Provider) -> AuthScheme:
 
 
 def _connections(connections: Connections) -> ConnectionSettings:
-    return ConnectionSettings(max=connections.max, idle_seconds=float(connections.idle))
+    return ConnectionSettings(max=connections.max, idle_seconds=float(connections.idle), warm=connections.warm)
 
 
 def _timeouts(timeouts: Timeouts) -> TimeoutSettings:

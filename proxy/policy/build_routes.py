@@ -12,19 +12,22 @@ from proxy.decisions.idempotency import IdempotencySettings
 from proxy.decisions.lanes import LaneSettings
 from proxy.decisions.retry import RetrySettings
 from proxy.policy.build_providers import answer_pace, answer_seconds, seconds
+from proxy.policy.build_saved import build_cache, build_merge, build_redis
 from proxy.policy.schema.routes import AnswerTier as WrittenAnswer
 from proxy.policy.schema.routes import Idempotency, Match, Route, TierLimits
 from proxy.policy.schema.routes import ProviderTier as WrittenProvider
 from proxy.policy.schema.routes import SpreadTier as WrittenSpread
+from proxy.policy.schema.routes import StaleCacheTier as WrittenStale
 from proxy.policy.schema.routes import Tier as WrittenTier
-from proxy.policy.snapshot import AnswerTier, ProviderTier, RouteSnapshot, SpreadTier, Tier
+from proxy.policy.snapshot import AnswerTier, ProviderTier, RouteSnapshot, SpreadTier, StaleTier, Tier
+from proxy.policy.tree import Node
 
 EMPTY_STATUSES = frozenset({204, 205, 304})
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def build_route(route: Route) -> RouteSnapshot:
-    """Returns the snapshot of a route."""
+def build_route(root: Node, number: int, route: Route) -> RouteSnapshot:
+    """Returns the snapshot of a route; `root` is the tree that it was validated from, `number` its place there."""
     return RouteSnapshot(
         name=route.name,
         was=route.was,
@@ -45,6 +48,10 @@ def build_route(route: Route) -> RouteSnapshot:
         repeatable=route.repeatable,
         idempotency=_idempotency(route.idempotency),
         lanes=tuple(LaneSettings(max_output=lane.max_output, share=lane.share) for lane in route.lanes),
+        cache=None if route.cache is None else build_cache(route.cache),
+        cache_redis=None if route.cache is None else build_redis(root, number, route.cache),
+        single_flight=route.cache is not None if route.single_flight is None else route.single_flight,
+        merge=None if route.merge is None else build_merge(route.merge),
     )
 
 
@@ -77,6 +84,8 @@ def _tiers(tiers: Iterable[WrittenTier]) -> Iterable[Tier]:
             yield _asking(tier, tier.provider, tier.model, set_=tier.set)
         elif isinstance(tier, WrittenSpread):
             yield _spread(tier)
+        elif isinstance(tier, WrittenStale):
+            yield StaleTier(max_age_seconds=float(tier.stale_cache.max_age))
         elif isinstance(tier, WrittenAnswer):
             yield _answer_tier(tier)
 

@@ -33,9 +33,14 @@ def of_budget(route: RouteSnapshot, provider: ProviderSnapshot) -> tuple[Identit
     return tuple(("budget", *names) for names in pairs)
 
 
-def of_route(kind: str, route: RouteSnapshot) -> tuple[Identity, ...]:
+def of_route(kind: str, route: RouteSnapshot, *rest: str) -> tuple[Identity, ...]:
     """Returns the identity of something that belongs to a route, then the earlier ones."""
-    return tuple((kind, name) for name in _names(route.name, route.was))
+    return tuple((kind, name, *rest) for name in _names(route.name, route.was))
+
+
+def of_cache(route: RouteSnapshot, scope: str) -> tuple[Identity, ...]:
+    """Returns the identity of a route's answers in memory, then the earlier ones: each scope has its own."""
+    return of_route("cache", route, scope)
 
 
 def of_lane(

@@ -18,6 +18,8 @@ from proxy.policy.parse import MOST_NODES, Parsed, parse
 from proxy.policy.problem import Place, PolicyError, Problem, problem_at
 from proxy.policy.reach import warnings
 from proxy.policy.references import references
+from proxy.policy.saved_reach import saved_warnings
+from proxy.policy.saved_references import saved_references
 from proxy.policy.schema.policy import Policy
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import LARGEST_POLICY, PolicyBytes
@@ -46,11 +48,13 @@ def load_policy(data: PolicyBytes, *, instance_index: int | None = None) -> Poli
         problems.add(problems_of(error, merged.root))
     problems.add(references(merged.root))
     problems.add(limit_references(merged.root))
+    problems.add(saved_references(merged.root))
     problems.add(unsupported(merged.root))
     if policy is None or problems.found:
         raise PolicyError(problems.found)
     snapshot = build(policy, merged.root, digest=data.digest, instance_index=instance_index)
-    lines = sorted({*warnings(merged.root, snapshot), *limit_warnings(merged.root, snapshot)})
+    told = (warnings, limit_warnings, saved_warnings)
+    lines = sorted({line for one in told for line in one(merged.root, snapshot)})
     return replace(snapshot, warnings=tuple(str(line) for line in lines))
 
 

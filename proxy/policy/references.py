@@ -85,6 +85,7 @@ def _one_of(root: Node) -> Iterator[Problem]:
     rules = (
         ("providers.*.keys.[]", ("env", "file")),
         ("providers.*.headers.*", ("env", "file")),
+        ("routes.[].cache.store.password", ("env", "file")),
         ("fleet.size", ("static", "dns", "endpoints", "leases")),
         ("tenants.from.[]", ("header", "credential")),
     )

@@ -40,13 +40,19 @@ def secret_problems(snapshot: PolicySnapshot, environ: Mapping[str, str]) -> Ite
 
 
 def sources(snapshot: PolicySnapshot) -> Iterator[tuple[str, ValueSource]]:
-    """Yields (path in the policy, source) of every value of keys and headers."""
+    """Yields (path in the policy, source) of every value of keys, headers and passwords."""
     for provider in snapshot.providers:
         for number, key in enumerate(provider.keys):
-            kind = "file" if key.source.env is None else "env"
-            yield f"providers.{provider.name}.keys.{number}.{kind}", key.source
+            yield f"providers.{provider.name}.keys.{number}.{_kind(key.source)}", key.source
         for header, source in provider.headers:
             yield f"providers.{provider.name}.headers.{header}", source
+    for number, route in enumerate(snapshot.routes or ()):
+        if route.cache_redis is not None and (password := route.cache_redis.password) is not None:
+            yield f"routes.{number}.cache.store.password.{_kind(password)}", password
+
+
+def _kind(source: ValueSource) -> str:
+    return "file" if source.env is None else "env"
 
 
 def _from_file(name: str) -> str:
@@ -72,5 +78,5 @@ def _checked(text: str, what: str) -> str:
     if not value.isprintable():
         raise SecretProblem(f"{what} has a control character inside")
     if not value.isascii():
-        raise SecretProblem(f"{what} has a character that is not ASCII, which no header carries")
+        raise SecretProblem(f"{what} has a character that is not ASCII")
     return value

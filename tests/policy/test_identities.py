@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.decisions.lanes import LaneSettings
-from proxy.policy.identities import of_budget, of_key, of_lane, of_provider, of_route, own_route
+from proxy.policy.identities import of_budget, of_cache, of_key, of_lane, of_provider, of_route, own_route
 from proxy.policy.snapshot import KeySnapshot, RouteSnapshot, ValueSource
 from tests.policy.samples import provider
 
@@ -54,3 +54,9 @@ def test_what_belongs_to_a_route_has_its_name() -> None:
     route = RouteSnapshot(name="talk", was="chat")
     assert of_route("idempotency", route) == (("idempotency", "talk"), ("idempotency", "chat"))
     assert of_route("idempotency", own_route(ALPHA)) == (("idempotency", "/alpha"),)
+
+
+def test_answers_of_each_scope_are_kept_apart() -> None:
+    route = RouteSnapshot(name="talk", was="chat")
+    assert of_cache(route, "tenant") == (("cache", "talk", "tenant"), ("cache", "chat", "tenant"))
+    assert not set(of_cache(route, "tenant")) & set(of_cache(route, "route"))

@@ -54,7 +54,8 @@ def test_every_shipped_policy_loads_without_warnings(path: Path) -> None:
 
 
 def test_there_are_shipped_policies() -> None:
-    assert {path.name for path in SHIPPED} >= {"full.yaml", "limits.yaml", "local.yaml", "minimal.yaml", "openai.yaml"}
+    named = {"full.yaml", "limits.yaml", "local.yaml", "minimal.yaml", "openai.yaml", "saved-work.yaml"}
+    assert {path.name for path in SHIPPED} >= named
 
 
 def test_the_full_policy_has_every_name_that_is_supported() -> None:

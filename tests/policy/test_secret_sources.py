@@ -6,7 +6,7 @@ import pytest
 
 from proxy.policy.secret_sources import LARGEST_SECRET, SecretProblem, read_value, secret_problems
 from proxy.policy.snapshot import ValueSource
-from tests.policy.samples import GOOD, load
+from tests.policy.samples import GOOD, ROUTE, load
 
 SECRET = "sk-very-secret"
 
@@ -27,7 +27,7 @@ def test_a_value_is_trimmed(tmp_path: Path) -> None:
         (b"sk-very\nsecret\n", "has a control character inside"),
         (b"sk-very\x00secret", "has a control character inside"),
         (b"sk-very\xffsecret", "is not text"),
-        ("sk-véry".encode(), "has a character that is not ASCII, which no header carries"),
+        ("sk-véry".encode(), "has a character that is not ASCII"),
         (b"sk-very" * LARGEST_SECRET, "is larger than 64 KiB"),
     ],
 )
@@ -57,3 +57,31 @@ def test_all_problems_of_a_policy_have_their_place() -> None:
         "p.yaml:6:24: providers.a.headers.x: the environment variable C has a control character inside",
     ]
     assert list(secret_problems(load(GOOD), {})) == []
+
+
+STORE = "    cache: {ttl: 5m, store: {redis: 'redis://h', password: {%s}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("env: P", "password.env: the environment variable P is not set"),
+        ("file: /gone/p", "password.file: the file /gone/p cannot be read: no such file or directory"),
+    ],
+)
+def test_the_password_of_a_store_is_read_like_other_secrets(named: str, why: str) -> None:
+    policy = load(GOOD + ROUTE + STORE % named)
+    assert [str(one) for one in secret_problems(policy, {})] == [
+        f"p.yaml:9:{_column(named)}: routes.0.cache.store.{why}"
+    ]
+    assert list(secret_problems(load(GOOD + ROUTE + STORE % "env: P"), {"P": SECRET})) == []
+
+
+def _column(named: str) -> int:
+    line = STORE % named
+    return line.index(named) + named.index(" ") + 2
+
+
+def test_a_store_without_password_needs_none() -> None:
+    text = GOOD + ROUTE + "    cache: {ttl: 5m, store: {redis: 'redis://h'}}\n"
+    assert list(secret_problems(load(text), {})) == []

@@ -11,6 +11,7 @@
 | addresses | what other addresses do to a provider's connections and breakers |
 | tenants | the section of tenants |
 | routes, tiers | the sections of routes |
+| saved | caches, joining and merging of routes, and what becomes of kept answers |
 | requests | which requests go elsewhere, by examples |
 | compare | all of it: two snapshots → Difference |
 

@@ -152,10 +152,14 @@ PROVIDER: tuple[Field[ProviderSnapshot], ...] = (
     Field(name="limits.count.cached_input", read=lambda p: p.count.cached_input),
     Field(name="limits.count.reserve_output", read=lambda p: p.count.reserve_output),
     Field(name="limits.count.unused_output", read=lambda p: p.count.unused_output),
+    Field(
+        name="max_inputs", read=lambda p: p.max_inputs, write=lambda most: "by its host" if most is None else str(most)
+    ),
     Field(name="queue.max", read=lambda p: p.queue.max, when=DECISION),
     Field(name="queue.bytes", read=lambda p: p.queue.bytes, write=format_size, when=DECISION),
     Field(name="connections.max", read=lambda p: p.connections.max, when=DECISION),
     Field(name="connections.idle", read=lambda p: p.connections.idle_seconds, write=seconds, when=DECISION),
+    Field(name="connections.warm", read=lambda p: p.connections.warm, when=DECISION),
     *_TIMES,
 )
 

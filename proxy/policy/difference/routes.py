@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from proxy.policy.difference.change import Findings, Section, Sign
 from proxy.policy.difference.fields import REQUEST, ROUTE, compare, plain
 from proxy.policy.difference.requests import moves
+from proxy.policy.difference.saved import compare_saved
 from proxy.policy.difference.shares import Reload
 from proxy.policy.difference.state import renamings
 from proxy.policy.difference.tiers import chain, compare_tiers
@@ -37,6 +38,7 @@ def _changed(old: RouteSnapshot, new: RouteSnapshot, reload: Reload) -> Section 
         findings.value("name", old.name, new.name, note=REQUEST)
     differ = compare(findings, ROUTE, old, new)
     compare_tiers(findings, old, new, reload)
+    compare_saved(findings, old, new)
     _budgets(findings, (old, new), reload)
     if "retry.budget" in differ:
         findings.effect("what the retry budget has counted stays counted")

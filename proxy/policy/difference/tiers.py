@@ -98,7 +98,7 @@ def _label(tier: Tier, renamed: dict[str, str]) -> str:
         case AnswerTier():
             return f"answer {tier.status}"
         case StaleTier():
-            return "a stale answer"
+            return f"stale answer up to {seconds(tier.max_age_seconds)}"
         case SpreadTier():
             return _spread(tier, renamed)
         case ProviderTier():

@@ -7,6 +7,7 @@
 | fleet | `fleet`, `limits`, `classes`, `tenants`, `telemetry`, `intercept` |
 | providers | `providers` and what is below them |
 | routes | `routes` and what is below them |
+| saved | `cache` and `merge` of a route |
 | policy | the policy itself |
 | export | the JSON Schema, and which names are known at a path |
 

@@ -170,7 +170,7 @@ class Connections(Section):
 
     max: PositiveCount = option(_CONNECTIONS.max, "most; the limit where no concurrency is given")
     idle: Duration = option(Duration(_CONNECTIONS.idle_seconds), "how long an idle one is kept")
-    warm: Count = option(0, "how many are kept open in advance")
+    warm: Count = option(_CONNECTIONS.warm, "how many are kept open and ready")
 
 
 def _at_least_one(factor: float) -> float:
@@ -292,6 +292,7 @@ class Provider(Section):
     )
     limits: Limits = section(Limits, "what the provider grants to the whole fleet")
     models: dict[Text, Model] = option({}, "single models")
+    max_inputs: Maybe[PositiveCount] = absent("most inputs of one call; where absent, what is known of its host")
     queue: Queue = section(Queue, "who may wait for a permit")
     connections: Connections = section(Connections, "connections per address and instance")
     timeouts: Timeouts = section(Timeouts, "how long each phase may take")

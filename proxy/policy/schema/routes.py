@@ -11,6 +11,7 @@ from proxy.decisions.retry import RetrySettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, ClassName, Mode
 from proxy.policy.schema.providers import AnswerLimit
+from proxy.policy.schema.saved import Cache, Merge
 from proxy.policy.schema.types import (
     LIST,
     SCALAR,
@@ -89,11 +90,11 @@ class SpreadTier(TierLimits):
 class StaleCache(Section):
     """An old answer from the cache."""
 
-    max_age: PositiveDuration = required("oldest answer that may be used")
+    max_age: PositiveDuration = required("age of the oldest answer that may be given")
 
 
 class StaleCacheTier(Section):
-    """Answer from the cache, however old."""
+    """Answer from the cache when all tiers before have failed."""
 
     stale_cache: StaleCache = required("an old answer from the cache")
 
@@ -193,25 +194,6 @@ class Lane(Section):
 
     max_output: PositiveCount = required("longest answer in tokens")
     share: LaneShare = required("part of the share that no longer answer may use")
-
-
-class Cache(Section):
-    """Answers that may be given again."""
-
-    ttl: PositiveDuration = required("how long an answer is fresh")
-    stale_while_revalidate: Duration = option(Duration(0), "how long an old one is given while asking anew")
-    scope: Literal["tenant", "route", "credential"] = option("tenant", "who shares answers")
-    normalize: list[Literal["space", "case"]] = option((), "differences that do not count")
-    max_bytes: Size = option(Size(64 << 20), "most memory")
-
-
-class Merge(Section):
-    """Requests that travel together."""
-
-    window: PositiveDuration = option(Duration(0.005), "wait of the first one for others")
-    max: PositiveCount = option(8, "most inputs in one call")
-    inputs: Maybe[Text] = absent("field of the inputs, where the path is not a known one")
-    results: Maybe[Text] = absent("field of the results, where the path is not a known one")
 
 
 class Route(Section):

@@ -41,7 +41,8 @@ POLICY = load(
     "limits: {concurrency: 9, rpm: 5, tpm: 6, adaptive: {}}}\n"
     "  b: {base_url: 'http://y/v1'}\n"
     "routes: [{name: r, tiers: [{provider: a, queue: 1s, quota_wait: 1s, first_byte: 1s, answer: 1s, idle: 1s},"
-    " {answer: {}}], lanes: [{max_output: 9, share: 0.2}]}]\n"
+    " {stale_cache: {max_age: 1h}}, {answer: {}}], lanes: [{max_output: 9, share: 0.2}], "
+    "cache: {ttl: 1s, store: {redis: 'redis://h', username: u, password: {env: P}}}, merge: {}}]\n"
     "tenants: {from: [{header: x-a}], default: {rps: 1, concurrency: 1, tpm: 1, context_tokens: 1, class: P1}, "
     "overrides: {b: {too_long: {tier: 2}}}}\n"
 )
@@ -49,7 +50,19 @@ DERIVED = {"scheme", "host", "port", "root_path"}
 """They come from base_url."""
 SILENT = {"was", "digest", "warnings", "place", "index"}
 """Where a thing stands and what it was change nothing by themselves; an index is the instance's, not the policy's."""
-WHOLE = {"adaptive", "breaker", "keys", "lanes", "match", "models", "tenants", "tiers"}
+WHOLE = {
+    "adaptive",
+    "breaker",
+    "cache_redis",
+    "keys",
+    "lanes",
+    "match",
+    "merge",
+    "models",
+    "password",
+    "tenants",
+    "tiers",
+}
 """Of these not only the parts can be others."""
 OTHERS: dict[str, Any] = {
     "query": (("v", "2"),),
@@ -62,6 +75,14 @@ OTHERS: dict[str, Any] = {
     "sources": (TenantSource(header=None),),
     "overrides": (("x", TenantSettings(klass="P2")),),
     "too_long_tier": 3,
+    "cache_redis": None,
+    "merge": None,
+    "password": None,
+    "max_inputs": 9,
+    "normalize": ("case",),
+    "ignore": ("user",),
+    "inputs": "texts",
+    "results": "vectors",
     "keys": (KeySnapshot(id="other", source=ValueSource(env="K")),),
     "breaker": None,
     "slow_after": 7.0,
@@ -118,6 +139,7 @@ def variants(thing: Any) -> Iterator[tuple[str, Any]]:
 
 CHANGES = {path: changed for path, changed in variants(POLICY) if changed.providers and path != "routes"}
 IMPOSSIBLE = {"providers.name", "providers.keys.source.literal", "providers.keys.source.file", "routes.tiers.provider"}
+IMPOSSIBLE |= {"routes.cache_redis.password.literal", "routes.cache_redis.password.file"}
 
 
 @pytest.mark.parametrize("path", sorted(CHANGES.keys() - IMPOSSIBLE))
