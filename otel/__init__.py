@@ -1,7 +1,8 @@
 """OpenTelemetry and Prometheus behind the Observer port; nothing here influences a request.
 
     attributes.py    every attribute and metric name, in one table; the GenAI generation switch
-    instruments.py   the table of instruments, and the series that are counted in it
+    instruments.py   the table of instruments, and what it is filled with
+    series.py        what is counted under one set of labels, and all of an instrument
     verdicts.py      what counts as an error of a span and of a metric
     metrics.py       the observer that counts
     moments.py       the observer that makes breaker, key and policy events visible as spans

@@ -1,27 +1,23 @@
-"""The table of instruments, and the series that are counted in it.
+"""The table of instruments, filled with the series that are counted in it, or that are read when somebody looks.
 
-Owns the counts: plain ints in slotted series that a writer keeps and increments; both OTLP and `/metrics`
-read the same table. A series has one writing thread (the event loop's, or an exporter's); others may read at any time,
-because a family's list of series only ever grows. A reader may meet a histogram whose sum is one value behind its
-buckets.
+Both OTLP and `/metrics` read the same table.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from otel import attributes as a
+from otel.series import Distribution, Family, Number
 from proxy.observer import Reading
 
 _log = logging.getLogger("sponson.otel")
 
-OTHER: Final = "other"
 MAX_SERIES: Final = 1000
 
 HTTP_BUCKETS: Final = (
@@ -35,12 +31,11 @@ WAIT_BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
 
 
 class Kind(StrEnum):
-    """What an instrument counts; `SOURCED` gauges are read from `GaugeSource`s when somebody looks."""
+    """What an instrument counts."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
     GAUGE = "gauge"
-    SOURCED = "sourced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,64 +50,6 @@ class Instrument:
     buckets: tuple[float, ...] = ()
 
 
-class Number:
-    """A counter or gauge of one set of labels."""
-
-    __slots__ = ("labels", "value")
-
-    def __init__(self, labels: tuple[str, ...], value: float = 0) -> None:
-        self.labels = labels
-        self.value = value
-
-
-class Distribution:
-    """A histogram of one set of labels; `counts` has one place more than there are bounds."""
-
-    __slots__ = ("bounds", "counts", "labels", "sum")
-
-    def __init__(self, bounds: tuple[float, ...], labels: tuple[str, ...]) -> None:
-        self.bounds = bounds
-        self.labels = labels
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def record(self, value: float) -> None:
-        """Counts a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-
-Series = TypeVar("Series", Number, Distribution)
-
-
-class Family(Generic[Series]):
-    """All series of one instrument: at most `max_series`, and one labelled `other` for what did not fit."""
-
-    __slots__ = ("_by_labels", "_make", "_max_series", "instrument", "series")
-
-    def __init__(self, instrument: Instrument, make: Callable[[tuple[str, ...]], Series], max_series: int) -> None:
-        self.instrument = instrument
-        self.series: list[Series] = []
-        self._make: Callable[[tuple[str, ...]], Series] = make
-        self._max_series = max_series
-        self._by_labels: dict[tuple[str, ...], Series] = {}
-
-    def __repr__(self) -> str:
-        return f"<Family {self.instrument.name}, {len(self.series)} series>"
-
-    def at(self, *values: str) -> Series:
-        """Returns the series of these label values, in the order of the table; keep it, and count in it."""
-        series = self._by_labels.get(values)
-        if series is None:
-            if len(self.series) >= self._max_series:
-                values = (OTHER,) * len(self.instrument.labels)
-            series = self._by_labels.get(values)
-        if series is None:
-            series = self._by_labels[values] = self._make(tuple(map(a.clean, values)))
-            self.series.append(series)
-        return series
-
-
 Collected = tuple[Instrument, Sequence[Number] | Sequence[Distribution]]
 
 
@@ -123,20 +60,19 @@ class Instruments:
         self._max_series = max_series
         self._numbers: dict[str, Family[Number]] = {}
         self._distributions: dict[str, Family[Distribution]] = {}
-        self._sourced: dict[str, Instrument] = {}
         self._complained: set[str] = set()
-        for row in table(genai):
-            self._add(row)
+        self._rows = {row.name: row for row in table(genai)}
+        self._sourced = {row.name: row for row in SOURCED}
+        for row in self._rows.values():
+            if row.name not in self._sourced:
+                self._add(row)
 
     def _add(self, row: Instrument) -> None:
-        match row.kind:
-            case Kind.HISTOGRAM:
-                make = partial(Distribution, row.buckets)
-                self._distributions[row.name] = Family(row, make, self._max_series)
-            case Kind.SOURCED:
-                self._sourced[row.name] = row
-            case _:
-                self._numbers[row.name] = Family(row, Number, self._max_series)
+        width = len(row.labels)
+        if row.kind is Kind.HISTOGRAM:
+            self._distributions[row.name] = Family(width, partial(Distribution, row.buckets), self._max_series)
+        else:
+            self._numbers[row.name] = Family(width, Number, self._max_series)
 
     def number(self, name: str) -> Family[Number]:
         """Returns the family of a counter or gauge."""
@@ -148,12 +84,12 @@ class Instruments:
 
     def collect(self, readings: Iterable[Reading]) -> Iterator[Collected]:
         """Yields every instrument that has series, with its series as they are now."""
-        for numbers in self._numbers.values():
+        for name, numbers in self._numbers.items():
             if numbers.series:
-                yield numbers.instrument, tuple(numbers.series)
-        for distributions in self._distributions.values():
+                yield self._rows[name], tuple(numbers.series)
+        for name, distributions in self._distributions.items():
             if distributions.series:
-                yield distributions.instrument, tuple(distributions.series)
+                yield self._rows[name], tuple(distributions.series)
         yield from self._read(readings)
 
     def _read(self, readings: Iterable[Reading]) -> Iterator[Collected]:
@@ -174,7 +110,7 @@ class Instruments:
         if row is None or not given.keys() <= set(row.labels):
             if reading.name not in self._complained:
                 self._complained.add(reading.name)
-                _log.error("The table of instruments has no gauge %s with labels %s.", reading.name, list(given))
+                _log.error("The table of instruments has no %s to be read with labels %s.", reading.name, list(given))
             return None
         return tuple(a.clean(given.get(name, "")) for name in row.labels)
 
@@ -195,7 +131,7 @@ _FAILED_CALL = (*_CALL, a.ERROR_TYPE)
 
 def table(genai: a.GenAiMetrics) -> tuple[Instrument, ...]:
     """Returns every instrument there is."""
-    return (*_COUNTED, *_genai_rows(genai), *_SOURCED)
+    return (*_COUNTED, *_genai_rows(genai), *SOURCED)
 
 
 _COUNTED: Final = (
@@ -241,20 +177,21 @@ _COUNTED: Final = (
     Instrument(a.SPANS_LOST, Kind.COUNTER, "{span}", "Spans that no collector has got.", (a.REASON,)),
 )
 
-_SOURCED: Final = (
-    Instrument(a.HTTP_ACTIVE, Kind.SOURCED, "{request}", "Requests on their way.", (a.ROUTE,)),
-    Instrument(a.ATTEMPTS_ACTIVE, Kind.SOURCED, "{call}", "Upstream calls running.", (a.PROVIDER,)),
-    Instrument(a.QUEUE_WAITING, Kind.SOURCED, "{request}", "Requests that wait.", (*_TARGET, a.CLASS)),
-    Instrument(a.PERMITS_USED, Kind.SOURCED, "{permit}", "Permits in use.", _PERMIT),
-    Instrument(a.PERMITS_SHARE, Kind.SOURCED, "{permit}", "This instance's share of permits.", _PERMIT),
-    Instrument(a.QUOTA_LEFT, Kind.SOURCED, "{unit}", "Requests or tokens left in a bucket.", _QUOTA),
-    Instrument(a.QUOTA_CAPACITY, Kind.SOURCED, "{unit}", "What a bucket holds at most.", _QUOTA),
-    Instrument(a.BREAKER_STATE, Kind.SOURCED, "", "0 closed, 1 half-open, 2 open.", _TARGET),
-    Instrument(a.KEYS, Kind.SOURCED, "{key}", "Keys by state.", (a.PROVIDER, a.STATE)),
-    Instrument(a.CONNECTIONS, Kind.SOURCED, "{connection}", "Connections by state.", (a.PROVIDER, a.STATE)),
-    Instrument(a.BODIES, Kind.SOURCED, "By", "Request bodies in memory."),
-    Instrument(a.FLEET_SIZE, Kind.SOURCED, "{instance}", "Instances that limits are divided by."),
+SOURCED: Final = (
+    Instrument(a.HTTP_ACTIVE, Kind.GAUGE, "{request}", "Requests on their way.", (a.ROUTE,)),
+    Instrument(a.ATTEMPTS_ACTIVE, Kind.GAUGE, "{call}", "Upstream calls running.", (a.PROVIDER,)),
+    Instrument(a.QUEUE_WAITING, Kind.GAUGE, "{request}", "Requests that wait.", (*_TARGET, a.CLASS)),
+    Instrument(a.PERMITS_USED, Kind.GAUGE, "{permit}", "Permits in use.", _PERMIT),
+    Instrument(a.PERMITS_SHARE, Kind.GAUGE, "{permit}", "This instance's share of permits.", _PERMIT),
+    Instrument(a.QUOTA_LEFT, Kind.GAUGE, "{unit}", "Requests or tokens left in a bucket.", _QUOTA),
+    Instrument(a.QUOTA_CAPACITY, Kind.GAUGE, "{unit}", "What a bucket holds at most.", _QUOTA),
+    Instrument(a.BREAKER_STATE, Kind.GAUGE, "", "0 closed, 1 half-open, 2 open.", _TARGET),
+    Instrument(a.KEYS, Kind.GAUGE, "{key}", "Keys by state.", (a.PROVIDER, a.STATE)),
+    Instrument(a.CONNECTIONS, Kind.GAUGE, "{connection}", "Connections by state.", (a.PROVIDER, a.STATE)),
+    Instrument(a.BODIES, Kind.GAUGE, "By", "Request bodies in memory."),
+    Instrument(a.FLEET_SIZE, Kind.GAUGE, "{instance}", "Instances that limits are divided by."),
 )
+"""Read from `GaugeSource`s when somebody looks: what is now, and what somebody else counts."""
 
 
 def _genai_rows(genai: a.GenAiMetrics) -> Iterator[Instrument]:

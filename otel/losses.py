@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from otel import attributes as a
-from otel.instruments import Instruments, Number
+from otel.instruments import Instruments
+from otel.series import Number
 
 
 class CountedBatches(BatchSpanProcessor):

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from otel import attributes as a
-from otel.instruments import Distribution, Instruments, Number
+from otel.instruments import Instruments
+from otel.series import Distribution, Number
 from otel.verdicts import attempt_error, request_error
 from proxy.observer import (
     BreakerChanged,

@@ -14,7 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from otel.instruments import Collected, Distribution, Instrument, Instruments, Kind, Number
+from otel.instruments import Collected, Instrument, Instruments, Kind
+from otel.series import Distribution, Number
 from proxy.observer import Reading
 
 _UNITS: Final = {"s": "_seconds", "By": "_bytes"}

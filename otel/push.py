@@ -27,7 +27,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel.attributes import INTEGERS
-from otel.instruments import Collected, Distribution, Instruments, Kind, Number
+from otel.instruments import Collected, Instruments, Kind
+from otel.series import Distribution, Number
 from proxy.observer import Reading
 
 

@@ -1,4 +1,4 @@
-"""The table: its rows, the bound of its series, buckets, and gauges that are read."""
+"""The table: its rows, what was counted, and what is read when somebody looks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from otel import attributes as a
-from otel.instruments import Distribution, Instruments, Kind, Number, table
+from otel.instruments import Instruments, Kind, table
+from otel.series import Distribution, Number
 from proxy.observer import Reading
 
 
@@ -26,37 +25,11 @@ def test_every_row_is_one_instrument(genai: a.GenAiMetrics) -> None:
         assert list(row.buckets) == sorted(set(row.buckets))
 
 
-def test_series_beyond_the_bound_share_one_that_is_labelled_other() -> None:
-    instruments = Instruments(a.GENAI_1_41, max_series=3)
-    family = instruments.number(a.POLICY_RELOADS)
-    for n in range(10):
-        family.at(f"result-{n}").value += 1
-    assert [(series.labels, series.value) for series in family.series] == [
-        (("result-0",), 1),
-        (("result-1",), 1),
-        (("result-2",), 1),
-        (("other",), 7),
-    ]
-    family.at("result-1").value += 1
-    assert family.series[1].value == 2
-
-
 def test_the_bound_holds_for_gauges_that_are_read() -> None:
     instruments = Instruments(a.GENAI_1_41, max_series=3)
     readings = [Reading(a.HTTP_ACTIVE, n, (("route", str(n)),)) for n in range(10)]
     ((_, series),) = instruments.collect(readings)
     assert len(series) == 3
-
-
-@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 99.0])))
-def test_a_value_counts_in_the_first_bucket_that_holds_it(values: list[float]) -> None:
-    distribution = Distribution((1.0, 2.0), ())
-    for value in values:
-        distribution.record(value)
-    assert distribution.sum == pytest.approx(sum(values))
-    low = sum(value <= 1.0 for value in values)
-    middle = sum(1.0 < value <= 2.0 for value in values)
-    assert distribution.counts == [low, middle, len(values) - low - middle]
 
 
 def test_readings_become_series_in_the_order_of_the_table() -> None:

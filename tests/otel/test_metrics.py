@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from otel import attributes as a
-from otel.instruments import Distribution
 from otel.metrics import Metrics
+from otel.series import Distribution
 from proxy.exchange import Usage
 from proxy.observer import (
     BreakerChanged,
