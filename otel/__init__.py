@@ -6,6 +6,7 @@
     verdicts.py      what counts as an error of a span and of a metric
     metrics.py       the observer that counts
     moments.py       the observer that makes breaker, key and policy events visible as spans
+    events.py        what a span tells of a request's events, and whom it links to
     spans.py         the observer that builds spans of sampled requests, once they have ended
     losses.py        spans on their way to a collector, and how many never got there
     prometheus.py    the table as text for /metrics

@@ -1,41 +1,31 @@
 """The observer that builds the spans of a sampled request, once it has ended.
 
 A SERVER span, and under it one CLIENT span for each attempt on the wire, from its start to the last byte of
-its answer: the span covers the whole stream, not only the head. Nothing is built for a request that is not
-sampled. Headers, queries and bodies never come here.
+its answer: the span covers the whole stream, not only the head. The refresh of a kept answer serves nobody: its span
+is INTERNAL, in the trace of the request that has started it. Nothing is built for a request that is not sampled.
+Headers, queries and bodies never come here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from otel import attributes as a
+from otel.events import Value, links_of, span_event
 from otel.verdicts import attempt_error, request_error
-from proxy.observer import (
-    ExchangeEvent,
-    FellBack,
-    Merged,
-    Observed,
-    ProcessEvent,
-    Refused,
-    Retried,
-    Shared,
-    Split,
-    Waited,
-)
+from proxy.exchange import CacheUse
+from proxy.observer import ProcessEvent, Shared
 
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts
     from proxy.trace_context import TraceContext
-
-Value = str | bool | int | float
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSET: Final = Status(StatusCode.UNSET)
@@ -71,18 +61,28 @@ class Spans:
         server = _context(trace.trace_id, trace.span_id, state)
         for index, attempt in enumerate(facts.attempts):
             yield self._client(exchange, attempt, index=index, parent=server)
-        parent = None
+        yield self._own(exchange, trace, method=method, context=server)
+
+    def _own(self, exchange: Exchange, trace: TraceContext, *, method: str, context: SpanContext) -> ReadableSpan:
+        facts, parent = exchange.facts, None
         if trace.parent_span_id:
-            parent = _context(trace.trace_id, trace.parent_span_id, state, remote=trace.remote)
-        error = request_error(facts)
-        yield ReadableSpan(
-            _server_name(method, facts.route),
-            context=server,
+            parent = _context(trace.trace_id, trace.parent_span_id, context.trace_state, remote=trace.remote)
+        error, origin = request_error(facts), None
+        if facts.cache is CacheUse.REFRESH:
+            name, kind, attributes = f"refresh {a.clean(facts.route)}", SpanKind.INTERNAL, _refresh_attributes
+            # It replays nothing: this event only tells which request has started it.
+            origin = next((event for _, event in facts.events if isinstance(event, Shared)), None)
+        else:
+            name, kind, attributes = _server_name(method, facts.route), SpanKind.SERVER, _server_attributes
+        return ReadableSpan(
+            name,
+            context=context,
             parent=parent,
             resource=self._resource,
-            attributes=_server_attributes(exchange, method, error),
-            events=[_event(facts, at, event) for at, event in facts.events],
-            kind=SpanKind.SERVER,
+            attributes=attributes(exchange, error),
+            events=[span_event(event, _wall(facts, at)) for at, event in facts.events if event is not origin],
+            links=links_of(facts.events) if facts.events else (),
+            kind=kind,
             status=_ERROR if error else _UNSET,
             start_time=facts.arrived_ns,
             end_time=_wall(facts, facts.ended_at),
@@ -128,31 +128,47 @@ def _server_name(method: str, route: str) -> str:
     return f"{_method_name(method)} {a.clean(route)}" if route else _method_name(method)
 
 
-def _server_attributes(exchange: Exchange, method: str, error: str) -> dict[str, Value]:
+def _refresh_attributes(exchange: Exchange, error: str) -> dict[str, Value]:
+    facts = exchange.facts
+    return {a.ROUTE: a.clean(facts.route), **_attributes(facts, error)}
+
+
+def _server_attributes(exchange: Exchange, error: str) -> dict[str, Value]:
     facts, path = exchange.facts, exchange.request.path
+    method = a.method_label(exchange.request.method)
+    found = {a.HTTP_METHOD: method, a.URL_SCHEME: "http", **_attributes(facts, error)}
+    # The absolute form of a target may carry a password in its authority.
+    if path.startswith("/"):
+        found[a.URL_PATH] = a.clean(path)
+    if facts.route:
+        found[a.HTTP_ROUTE] = a.clean(facts.route)
+    if facts.status:
+        found[a.HTTP_STATUS] = facts.status
+    return found
+
+
+def _attributes(facts: Facts, error: str) -> dict[str, Value]:
+    """Returns what a span tells of every request, a caller's or our own."""
     found: dict[str, Value] = {
-        a.HTTP_METHOD: method,
-        a.URL_SCHEME: "http",
         a.REQUEST_ID: a.clean(facts.request_id),
         a.CLASS: facts.klass,
         a.TENANT: a.clean(facts.tenant),
         a.OUTCOME: str(facts.kind or "unknown"),
         a.ATTEMPTS: len(facts.attempts),
     }
-    # The absolute form of a target may carry a password in its authority.
-    if path.startswith("/"):
-        found[a.URL_PATH] = a.clean(path)
     optional: tuple[tuple[str, Value], ...] = (
-        (a.HTTP_ROUTE, a.clean(facts.route)),
-        (a.HTTP_STATUS, facts.status),
         (a.ERROR_TYPE, error),
         (a.PROVIDER, facts.provider),
         (a.TIER, facts.tier),
         (a.REASON, str(facts.reason or "")),
         (a.REQUESTED_MODEL, a.clean(facts.requested_model)),
         (a.QUEUED, facts.queued_seconds),
+        (a.CACHE, str(facts.cache or "")),
     )
-    return found | {name: value for name, value in optional if value}
+    found |= {name: value for name, value in optional if value}
+    if facts.saved is not None:
+        found |= {a.SAVED_INPUT: facts.saved.input, a.SAVED_OUTPUT: facts.saved.output}
+    return found
 
 
 def _client_attributes(facts: Facts, attempt: Attempt, *, method: str, operation: str) -> dict[str, Value]:
@@ -191,53 +207,3 @@ def _genai_attributes(facts: Facts, attempt: Attempt, operation: str) -> Iterato
         yield a.GENAI_INPUT, usage.input
         yield a.GENAI_OUTPUT, usage.output
         yield a.GENAI_CACHED_INPUT, usage.cached_input
-
-
-def _event(facts: Facts, at: float, event: ExchangeEvent) -> Event:
-    name, found = _told(event)
-    return Event(name, {key: value for key, value in found.items() if value != ""}, _wall(facts, at))
-
-
-def _told(event: ExchangeEvent) -> tuple[str, dict[str, Value]]:
-    match event:
-        case Waited():
-            return a.EVENT_WAITED, {
-                a.PROVIDER: event.provider,
-                a.SECONDS: event.seconds,
-                a.LACKING: event.lacking,
-            }
-        case Refused():
-            return a.EVENT_REFUSED, {
-                a.PROVIDER: event.provider,
-                a.TIER: event.tier,
-                a.REASON: str(event.reason),
-            }
-        case Observed():
-            return a.EVENT_OBSERVED, {
-                a.PROVIDER: event.provider,
-                a.TIER: event.tier,
-                a.REASON: str(event.would),
-            }
-        case Retried():
-            return a.EVENT_RETRIED, {
-                a.PROVIDER: event.provider,
-                a.TIER: event.tier,
-                a.OUTCOME: str(event.after),
-                a.SECONDS: event.delay,
-                a.OTHER_KEY: event.other_key,
-            }
-        case FellBack():
-            return a.EVENT_FELL_BACK, {
-                a.FROM_TIER: event.from_tier,
-                a.TO_TIER: event.to_tier,
-                a.OUTCOME: str(event.after),
-                a.REASON: str(event.reason or ""),
-            }
-        case Shared():
-            return a.EVENT_SHARED, {a.RESULT: str(event.how)}
-        case Merged():
-            return a.EVENT_MERGED, {a.CALLERS: event.callers, a.INPUTS: event.inputs, a.CARRIES: event.carries}
-        case Split():
-            return a.EVENT_SPLIT, {a.CALLERS: event.callers, a.OUTCOME: str(event.after)}
-        case _:
-            assert_never(event)

@@ -10,9 +10,10 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.status import StatusCode
 
 from otel.spans import Spans
-from proxy.exchange import Exchange
+from proxy.exchange import CacheUse, Exchange, Usage
 from proxy.observer import FellBack, Observed, PolicyLoaded, Refused, Retried, Shared, Sharing, Waited, Would
 from proxy.outcome import OutcomeKind, Reason
+from proxy.trace_context import TraceContext
 from tests.otel.ended import ARRIVED_AT, ARRIVED_NS, TRACE_ID, a_trace, an_attempt, an_exchange
 
 
@@ -26,13 +27,13 @@ class Kept(SpanProcessor):
         self.spans.append(span)
 
 
-def spans_of(exchange: Exchange) -> tuple[ReadableSpan, list[ReadableSpan]]:
-    """The server span and the client spans of a sampled request."""
+def spans_of(exchange: Exchange, kind: SpanKind = SpanKind.SERVER) -> tuple[ReadableSpan, list[ReadableSpan]]:
+    """The span of a sampled request, which is of this kind, and the client spans."""
     if exchange.facts.trace is not None and not exchange.facts.trace.sampled:
         exchange.facts.trace = a_trace()
     kept = Kept()
     Spans([kept], resource=Resource({"service.name": "sponson"})).ended(exchange)
-    servers = [span for span in kept.spans if span.kind is SpanKind.SERVER]
+    servers = [span for span in kept.spans if span.kind is kind]
     assert len(servers) == 1
     return servers[0], [span for span in kept.spans if span.kind is SpanKind.CLIENT]
 
@@ -225,3 +226,60 @@ def test_other_calls_are_named_by_their_method() -> None:
 def test_an_attempt_without_an_id_of_its_own_gets_one() -> None:
     _, clients = spans_of(an_exchange(an_attempt(span_id=0), an_attempt(span_id=0)))
     assert len({ids(span)[1] for span in clients} | {0, 0x51}) == 4
+
+
+def test_the_part_of_a_cache_and_the_tokens_that_it_saved_are_told() -> None:
+    hit, clients = spans_of(an_exchange(cache=CacheUse.HIT, saved=Usage(100, 20)))
+    assert clients == []
+    assert {name: value for name, value in attributes(hit).items() if "cache" in name or "token" in name} == {
+        "sponson.cache": "hit",
+        "sponson.saved.input_tokens": 100,
+        "sponson.saved.output_tokens": 20,
+    }
+    miss, _ = spans_of(an_exchange(an_attempt(), cache=CacheUse.MISS))
+    assert attributes(miss)["sponson.cache"] == "miss"
+    plain, _ = spans_of(an_exchange(an_attempt()))
+    assert "sponson.cache" not in attributes(plain)
+
+
+def test_a_saved_answer_without_tokens_tells_so() -> None:
+    hit, _ = spans_of(an_exchange(cache=CacheUse.HIT, saved=Usage(0, 0)))
+    assert attributes(hit)["sponson.saved.output_tokens"] == 0
+
+
+def test_a_follower_links_to_the_request_whose_call_it_shares() -> None:
+    joined = (ARRIVED_AT, Shared(how=Sharing.JOINED, link=(0xABC, 0xDEF)))
+    follower, _ = spans_of(an_exchange(cache=CacheUse.SHARED, events=[joined]))
+    assert [(link.context.trace_id, link.context.span_id) for link in follower.links] == [(0xABC, 0xDEF)]
+    assert [event.name for event in follower.events] == ["sponson.shared"]
+    (sent,) = encode_spans([follower]).resource_spans[0].scope_spans[0].spans
+    assert [link.span_id for link in sent.links] == [(0xDEF).to_bytes(8, "big")]
+
+
+def test_a_refresh_is_a_span_of_its_own_that_is_nobodys_request() -> None:
+    asked = a_trace()
+    trace = TraceContext(
+        trace_id=TRACE_ID, span_id=0x52, parent_span_id=asked.span_id, sampled=True, tracestate="", remote=False
+    )
+    events = [
+        (ARRIVED_AT, Shared(how=Sharing.REPLAYED, link=(TRACE_ID, asked.span_id))),
+        (ARRIVED_AT, Waited(provider="alpha", seconds=0.05, lacking="permit")),
+    ]
+    exchange = an_exchange(an_attempt(), cache=CacheUse.REFRESH, klass="P2", trace=trace, events=events, status=0)
+    refresh, (client,) = spans_of(exchange, SpanKind.INTERNAL)
+    assert (refresh.name, refresh.status.status_code) == ("refresh chat", StatusCode.UNSET)
+    assert ids(refresh) == (TRACE_ID, 0x52, 0x51)
+    assert ids(client) == (TRACE_ID, 0xA1, 0x52)
+    assert [(link.context.trace_id, link.context.span_id) for link in refresh.links] == [(TRACE_ID, 0x51)]
+    assert [event.name for event in refresh.events] == ["sponson.waited"]
+    found = attributes(refresh)
+    assert (found["sponson.cache"], found["sponson.route"], found["sponson.class"]) == ("refresh", "chat", "P2")
+    assert not any(name.startswith(("http.", "url.")) for name in found)
+
+
+def test_a_refresh_that_fails_is_an_error() -> None:
+    failed = an_attempt(kind=OutcomeKind.UPSTREAM_ERROR, status=503, usage=None)
+    exchange = an_exchange(failed, cache=CacheUse.REFRESH, kind=OutcomeKind.UPSTREAM_ERROR, status=0)
+    refresh, _ = spans_of(exchange, SpanKind.INTERNAL)
+    assert refresh.status.status_code is StatusCode.ERROR
+    assert attributes(refresh)["error.type"] == "upstream_error"
