@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -23,5 +24,10 @@ def start_task(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
 
 def _ended(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if task.cancelled():
+        # The exception leads to where the task was cancelled, and what stands there may know the task, as a timeout
+        # does. It is given out once: taken here, it keeps nothing for the garbage collector.
+        with contextlib.suppress(asyncio.CancelledError):
+            task.exception()
+    elif (error := task.exception()) is not None:
         _log.error("task %s failed", task.get_name(), exc_info=error)

@@ -10,6 +10,11 @@ import pytest
 
 from proxy.tasks import start_task
 from tests.fakes import settle
+from tests.freed import uncollected
+
+
+class Kept:
+    """Something that a task has."""
 
 
 async def test_a_task_has_its_name_and_gives_its_result() -> None:
@@ -55,3 +60,31 @@ async def test_a_cancelled_task_is_no_failure(caplog: pytest.LogCaptureFixture) 
     await settle()
     assert task.cancelled()
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_task_that_names_its_timeout_is_freed_however_it_ends(cancelled: bool) -> None:
+    async def work(kept: Kept) -> None:
+        async with asyncio.timeout(60) as limit:
+            await asyncio.sleep(60 * cancelled)
+            limit.reschedule(None)
+
+    with uncollected(Kept) as alive:
+        task = start_task(work(Kept()), name="watched")
+        await settle()
+        assert alive() == cancelled
+        task.cancel()
+        await settle()
+        assert task.done()
+        del task
+        assert alive() == 0
+
+
+async def test_who_waits_for_a_cancelled_task_is_told() -> None:
+    task = start_task(asyncio.sleep(60), name="cancelled")
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(asyncio.CancelledError):
+        task.result()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from proxy.dialects.injection import UsageFilter
+from proxy.exchange import Reply
 from proxy.outcome import OutcomeKind
 from proxy.upstream.meter import Meter
 
@@ -23,7 +24,6 @@ class Pieces:
         "_deadline_at",
         "_end",
         "_feed",
-        "_hides",
         "_idle",
         "_meter",
         "_reply",
@@ -40,8 +40,7 @@ class Pieces:
         self._meter = meter
         self._feed: Callable[[bytes], None] = meter.feed if meter is not None else _nobody_looks
         self._reply = call.exchange.reply
-        self._write: Callable[[bytes], None] = self._reply.write if hides is None else self._write_some
-        self._hides = hides
+        self._write: Callable[[bytes], None] = self._reply.write if hides is None else _Hiding(self._reply, hides).write
         self._clock_now = call.clock.now
         self._idle = limits.idle
         self._deadline_at = deadline_at
@@ -112,11 +111,6 @@ class Pieces:
             self._signs = meter.signs
         return not self._reply.paused
 
-    def _write_some(self, piece: bytes) -> None:
-        """Writes what of a piece the caller is to see."""
-        assert self._hides is not None
-        self._reply.write(self._hides.feed(piece))
-
     def _waits_for_content(self) -> bool:
         """A stream's first-byte time means first content: until then its limit goes on, head or no head."""
         return self._call.exchange.facts.stream and self._meter is not None and not self._meter.content
@@ -137,6 +131,24 @@ class Pieces:
         await self._reply.drain()
         call.stalled = False
         self._watch_from(self._clock_now())
+
+
+class _Hiding:
+    """Writes what of each piece the caller is to see.
+
+    A method of the pieces themselves would not do: they would refer to themselves, and everything that a stream has
+    would wait for the garbage collector.
+    """
+
+    __slots__ = ("_feed", "_write")
+
+    def __init__(self, reply: Reply, hides: UsageFilter) -> None:
+        self._feed = hides.feed
+        self._write = reply.write
+
+    def write(self, piece: bytes) -> None:
+        """Takes a piece."""
+        self._write(self._feed(piece))
 
 
 def _nobody_looks(piece: bytes) -> None:

@@ -14,7 +14,7 @@ from proxy.upstream.wire import UpstreamConnection
 from tests.fakes import CHAT, FakeReply, FakeUpload
 from tests.freed import freed, uncollected
 from tests.upstream.peer import OK, PeerWire, Script, until
-from tests.upstream.rig import DONE, EVENTS_HEAD, LAST_CHUNK, WORD, Rig, chunk, rigged
+from tests.upstream.rig import DONE, EVENTS_HEAD, LAST_CHUNK, STREAM, USAGE, WORD, Rig, chunk, rigged
 
 KINDS = (Body, Call, Exchange, UpstreamConnection, UploadPump)
 CUT = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhello"
@@ -58,8 +58,8 @@ WAYS: dict[str, tuple[Script, bool]] = {
 }
 
 
-async def call(rig: Rig, *, leave: bool, upload: FakeUpload | None = None) -> None:
-    before, exchange = rig.peer.connections, rig.exchange(CHAT)
+async def call(rig: Rig, *, leave: bool, hides: bool = False, upload: FakeUpload | None = None) -> None:
+    before, exchange = rig.peer.connections, rig.exchange(STREAM if hides else CHAT, hides_usage=hides)
     if upload is not None:
         exchange.payload, exchange.request.upload = None, upload
     running = rig.start(exchange)
@@ -83,6 +83,25 @@ async def test_a_connection_and_its_call_are_freed_however_they_end(way: str) ->
         with uncollected(*KINDS) as alive:
             for _ in range(10):
                 await call(rig, leave=leave)
+            await freed(alive)
+            await until(lambda: rig.peer.connections == 11)
+
+
+STREAMS: dict[str, tuple[Script, bool]] = {
+    "whole": (said(EVENTS_HEAD + chunk(WORD + USAGE + DONE) + LAST_CHUNK), False),
+    "cut": (said(EVENTS_HEAD + chunk(WORD), end="fin"), False),
+    "cancelled": (said(EVENTS_HEAD + chunk(WORD)), True),
+}
+
+
+@pytest.mark.parametrize("way", STREAMS)
+async def test_a_stream_whose_usage_is_hidden_is_freed_however_it_ends(way: str) -> None:
+    script, leave = STREAMS[way]
+    async with rigged(script) as rig:
+        await call(rig, leave=leave, hides=True)
+        with uncollected(*KINDS) as alive:
+            for _ in range(10):
+                await call(rig, leave=leave, hides=True)
             await freed(alive)
             await until(lambda: rig.peer.connections == 11)
 
