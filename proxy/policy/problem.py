@@ -13,7 +13,7 @@ LONGEST_WORD = 64
 """Characters of the operator's text that a message repeats, and that a suggestion looks at."""
 
 
-SECRETIVE = frozenset({"auth", "headers", "keys", "password", "query"})
+SECRETIVE = frozenset({"auth", "headers", "keys", "query", "store"})
 """Below these names no message repeats what the operator wrote: it may be a secret in the wrong place."""
 
 
