@@ -19,6 +19,7 @@ providers:
     headers: {x-team: search, x-token: {env: TOKEN}}
     keys: [{id: k1, file: KEYFILE}]
 """
+PROVIDER = "version: 1\nproviders: {a: {base_url: 'http://127.0.0.1:1/v1'}}\n"
 
 
 def policy(file: Path) -> PolicySnapshot:
@@ -137,3 +138,24 @@ def test_nothing_shows_a_value(file: Path) -> None:
 
 def test_hashes_tell_secrets_apart() -> None:
     assert secret_hash("a") == secret_hash("a") != secret_hash("b")
+
+
+def test_the_password_of_a_store_is_read_watched_and_forgotten_like_a_key(file: Path) -> None:
+    store = f"{{redis: 'redis://h', password: {{file: {file}}}}}"
+    route = f"routes: [{{name: r, tiers: [{{provider: a}}], cache: {{ttl: 5m, store: {store}}}}}]\n"
+    secrets, snapshot = Secrets({}), load(PROVIDER + route)
+    assert secrets.read(snapshot) == []
+    (one,) = snapshot.routes or ()
+    assert one.cache_redis is not None
+    assert one.cache_redis.password is not None
+    assert secrets[one.cache_redis.password] == "first-secret"
+    first = secrets.digest(snapshot)
+    file.write_text("second-secret")
+    secrets.read(snapshot)
+    assert secrets.digest(snapshot) != first
+    secrets.forget_others(load(PROVIDER))
+    with pytest.raises(KeyError):
+        secrets[one.cache_redis.password]
+    file.unlink()
+    (problem,) = secrets.read(snapshot)
+    assert problem.path == "routes.0.cache.store.password.file"
