@@ -4,6 +4,7 @@
     instruments.py   the table of instruments, and what it is filled with
     series.py        what is counted under one set of labels, and all of an instrument
     verdicts.py      what counts as an error of a span and of a metric
+    saved.py         what is counted of saved work, and what counts as saved
     metrics.py       the observer that counts
     moments.py       the observer that makes breaker, key and policy events visible as spans
     events.py        what a span tells of a request's events, and whom it links to

@@ -27,6 +27,7 @@ HTTP_BUCKETS: Final = (
 """OpenTelemetry's advice ends at 10 s, where answers of models only begin to be slow."""
 GENAI_BUCKETS: Final = tuple(0.01 * 2**n for n in range(14))
 TOKEN_BUCKETS: Final = tuple(float(4**n) for n in range(14))
+MERGE_BUCKETS: Final = tuple(float(2**n) for n in range(12))
 WAIT_BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
@@ -175,6 +176,19 @@ _COUNTED: Final = (
     Instrument(a.POLICY_CURRENT, Kind.GAUGE, "", "1: the last policy offered is in force, 0: it was rejected."),
     Instrument(a.POLICY_LOADED, Kind.GAUGE, "s", "When the policy in force was loaded, since the epoch."),
     Instrument(a.SPANS_LOST, Kind.COUNTER, "{span}", "Spans that no collector has got.", (a.REASON,)),
+    Instrument(a.CACHE_REQUESTS, Kind.COUNTER, "{request}", "Requests by a cache's part in them.", (a.ROUTE, a.CACHE)),
+    Instrument(a.CACHE_REFRESHES, Kind.COUNTER, "{call}", "Refreshes of answers that ended.", (a.ROUTE, a.OUTCOME)),
+    Instrument(a.SAVED_CALLS, Kind.COUNTER, "{call}", "Answered well without a call of their own.", (a.ROUTE, a.HOW)),
+    Instrument(
+        a.SAVED_TOKENS,
+        Kind.COUNTER,
+        "{token}",
+        "Tokens in answers that another call has spent.",
+        (a.ROUTE, a.HOW, a.DIRECTION, a.ESTIMATED),
+    ),
+    Instrument(a.MERGE_CALLERS, Kind.HISTOGRAM, "{request}", "Requests in a call.", (a.ROUTE,), MERGE_BUCKETS),
+    Instrument(a.MERGE_INPUTS, Kind.HISTOGRAM, "{input}", "Inputs in a merged call.", (a.ROUTE,), MERGE_BUCKETS),
+    Instrument(a.MERGE_SPLITS, Kind.COUNTER, "{call}", "Merged calls asked one by one.", (a.ROUTE, a.OUTCOME)),
 )
 
 SOURCED: Final = (
@@ -190,6 +204,19 @@ SOURCED: Final = (
     Instrument(a.CONNECTIONS, Kind.GAUGE, "{connection}", "Connections by state.", (a.PROVIDER, a.STATE)),
     Instrument(a.BODIES, Kind.GAUGE, "By", "Request bodies in memory."),
     Instrument(a.FLEET_SIZE, Kind.GAUGE, "{instance}", "Instances that limits are divided by."),
+    Instrument(
+        a.CACHE_BYPASSED, Kind.COUNTER, "{request}", "Requests that share nothing, by wish or kind.", (a.ROUTE,)
+    ),
+    Instrument(a.CACHE_OFFERED, Kind.COUNTER, "{answer}", "Good answers, kept or refused.", (a.ROUTE, a.RESULT)),
+    Instrument(a.CACHE_ENTRIES, Kind.GAUGE, "{answer}", "Answers kept in memory.", (a.ROUTE,)),
+    Instrument(a.CACHE_SIZE, Kind.GAUGE, "By", "What they take.", (a.ROUTE,)),
+    Instrument(a.CACHE_CAPACITY, Kind.GAUGE, "By", "What they may take.", (a.ROUTE,)),
+    Instrument(a.CACHE_EVICTIONS, Kind.COUNTER, "{answer}", "Answers pushed out by others.", (a.ROUTE,)),
+    Instrument(a.CACHE_REFRESHING, Kind.GAUGE, "{call}", "Refreshes under way."),
+    Instrument(a.CACHE_STORE_UP, Kind.GAUGE, "", "1: the store outside answers, 0: it is not asked.", (a.STORE,)),
+    Instrument(a.CACHE_STORE_LOST, Kind.COUNTER, "{operation}", "Lost to its outages.", (a.STORE, a.WHY)),
+    Instrument(a.SHARED_ACTIVE, Kind.GAUGE, "{call}", "Calls under way that equal requests may join."),
+    Instrument(a.MERGE_WAITING, Kind.GAUGE, "{request}", "Requests that wait to be merged."),
 )
 """Read from `GaugeSource`s when somebody looks: what is now, and what somebody else counts."""
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from otel import attributes as a
 from otel.instruments import Instruments
+from otel.saved import SavedWork
 from otel.series import Distribution, Number
 from otel.verdicts import attempt_error, request_error
+from proxy.exchange import CacheUse
 from proxy.observer import (
     BreakerChanged,
     FellBack,
@@ -35,7 +37,6 @@ from proxy.outcome import OutcomeKind
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts, Usage
 
-UNKNOWN: Final = "unknown"
 ENFORCED, OBSERVED_ONLY = "enforce", "observe"
 """Values of `sponson.mode`: refused, or only by the word of `mode: observe`."""
 WOULD: Final = "would_"
@@ -88,18 +89,29 @@ class _Call:
 class Metrics:
     """Counts what ended and what happened in `instruments`; `wall_ns` gives nanoseconds since the epoch."""
 
-    __slots__ = ("_calls", "_genai", "_requests", "_wall_ns", "instruments")
+    __slots__ = ("_calls", "_genai", "_requests", "_saved", "_wall_ns", "instruments")
 
     def __init__(self, genai: a.GenAiMetrics, *, wall_ns: Callable[[], int]) -> None:
         self.instruments = Instruments(genai)
+        self._saved = SavedWork(self.instruments)
         self._genai = genai
         self._wall_ns = wall_ns
         self._requests: dict[tuple[Any, ...], tuple[Number, Distribution]] = {}
         self._calls: dict[tuple[Any, ...], _Call] = {}
 
     def ended(self, exchange: Exchange) -> None:
-        """Counts a request, its attempts and its events."""
+        """Counts a request, its attempts and its events; a refresh is nobody's request, but its attempts count."""
         facts = exchange.facts
+        if facts.cache is not None or facts.events:
+            self._saved.count(facts)
+        if facts.cache is not CacheUse.REFRESH:
+            self._count_request(exchange, facts)
+        for attempt in facts.attempts:
+            self._count_attempt(attempt, facts)
+        if facts.events or facts.kind is OutcomeKind.REFUSED:
+            self._count_events(facts)
+
+    def _count_request(self, exchange: Exchange, facts: Facts) -> None:
         method = exchange.request.method
         key = (facts.route, facts.model, facts.kind, facts.reason, facts.klass, method, facts.status)
         series = self._requests.get(key)
@@ -107,10 +119,6 @@ class Metrics:
             series = self._new_request(key, facts, method)
         series[0].value += 1
         series[1].record(facts.ended_at - facts.arrived_at)
-        for attempt in facts.attempts:
-            self._count_attempt(attempt, facts)
-        if facts.events or facts.kind is OutcomeKind.REFUSED:
-            self._count_events(facts)
 
     def _count_attempt(self, attempt: Attempt, facts: Facts) -> None:
         key = (
@@ -131,7 +139,8 @@ class Metrics:
             (tokens or self._new_tokens(call, attempt, facts.operation)).add(usage)
 
     def _count_events(self, facts: Facts) -> None:
-        number, untold = self.instruments.number, facts.kind is OutcomeKind.REFUSED
+        number = self.instruments.number
+        untold = facts.kind is OutcomeKind.REFUSED and facts.cache is not CacheUse.REFRESH
         for _, event in facts.events:
             match event:
                 case Waited():
@@ -152,7 +161,7 @@ class Metrics:
                     labels = str(event.from_tier), str(event.to_tier), event.after, event.reason or ""
                     number(a.FALLBACKS).at(facts.route, *labels).value += 1
                 case Shared() | Merged() | Split():
-                    pass  # no attempt, no tokens: there is nothing of it to count
+                    pass  # counted as saved work
                 case _:
                     assert_never(event)
         if untold:
@@ -178,7 +187,7 @@ class Metrics:
                 assert_never(event)
 
     def _new_request(self, key: tuple[Any, ...], facts: Facts, method: str) -> tuple[Number, Distribution]:
-        kind, reason, status = facts.kind or UNKNOWN, facts.reason or "", str(facts.status or "")
+        kind, reason, status = facts.kind or a.UNKNOWN, facts.reason or "", str(facts.status or "")
         number, histogram = self.instruments.number(a.REQUESTS), self.instruments.histogram(a.HTTP_DURATION)
         series = (
             number.at(facts.route, facts.klass, facts.model, kind, reason),
@@ -190,7 +199,7 @@ class Metrics:
         return series
 
     def _new_call(self, key: tuple[Any, ...], attempt: Attempt, operation: str) -> _Call:
-        kind = attempt.kind or UNKNOWN
+        kind = attempt.kind or a.UNKNOWN
         count = self.instruments.number(a.ATTEMPTS_ENDED).at(attempt.provider, attempt.model, attempt.key_id, kind)
         duration = first_chunk = None
         if labels := _labels(attempt, operation):

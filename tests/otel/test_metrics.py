@@ -9,7 +9,7 @@ import pytest
 from otel import attributes as a
 from otel.metrics import Metrics
 from otel.series import Distribution
-from proxy.exchange import Usage
+from proxy.exchange import CacheUse, Usage
 from proxy.observer import (
     BreakerChanged,
     FellBack,
@@ -150,6 +150,35 @@ def test_events_of_a_request(metrics: Metrics) -> None:
         (("beta", "upstream_error", "false"), 1),
         (("beta", "rate_limited", "true"), 1),
     ]
+
+
+def test_a_refresh_counts_what_it_spends_but_is_nobodys_request(metrics: Metrics) -> None:
+    events = [
+        (ARRIVED_AT, Shared(how=Sharing.REPLAYED, link=(1, 2))),
+        (ARRIVED_AT, Waited(provider="alpha", seconds=0.2, lacking="permit")),
+    ]
+    metrics.ended(an_exchange(an_attempt(), cache=CacheUse.REFRESH, klass="P2", events=events))
+    assert found(metrics, a.REQUESTS) == found(metrics, a.HTTP_DURATION) == []
+    assert found(metrics, a.ATTEMPTS_ENDED) == [(("alpha", "alpha-chat", "a1", "ok"), 1)]
+    assert [value for _, value in found(metrics, a.TOKENS)] == [100, 20, 40]
+    assert found(metrics, a.QUEUE_WAIT) == [(("alpha", "P2", "permit"), (1, 0.2))]
+    assert found(metrics, a.CACHE_REFRESHES) == [(("chat", "ok"), 1)]
+    assert found(metrics, a.SAVED_CALLS) == []
+
+
+def test_a_refused_refresh_is_no_refusal_of_a_caller(metrics: Metrics) -> None:
+    refused: dict[str, Any] = {"kind": OutcomeKind.REFUSED, "reason": Reason.QUEUE_FULL}
+    metrics.ended(an_exchange(cache=CacheUse.REFRESH, **refused))
+    assert found(metrics, a.REFUSALS) == []
+    assert found(metrics, a.CACHE_REFRESHES) == [(("chat", "refused"), 1)]
+
+
+def test_a_hit_is_a_request_that_spent_nothing(metrics: Metrics) -> None:
+    metrics.ended(an_exchange(cache=CacheUse.HIT, saved=Usage(100, 20)))
+    assert found(metrics, a.REQUESTS) == [(("chat", "P1", "alpha-chat", "ok", ""), 1)]
+    assert found(metrics, a.TOKENS) == found(metrics, "gen_ai.client.token.usage") == []
+    assert found(metrics, a.CACHE_REQUESTS) == [(("chat", "hit"), 1)]
+    assert found(metrics, a.SAVED_CALLS) == [(("chat", "hit"), 1)]
 
 
 def test_what_would_have_been_held_back_counts_by_its_kind(metrics: Metrics) -> None:
