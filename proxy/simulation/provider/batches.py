@@ -18,6 +18,8 @@ def check(ask: Ask, settings: SimulatorSettings) -> None:
             raise BadAsk(f"Invalid '{param}': this model cannot process that text.", param)
 
 
-def work_factor(ask: Ask, settings: SimulatorSettings) -> float:
+def work_factor(ask: Ask | None, settings: SimulatorSettings) -> float:
     """Returns how many times longer this call takes than one with a single input."""
+    if ask is None:
+        return 1.0
     return 1.0 + settings.input_cost * (len(ask.texts) - 1)

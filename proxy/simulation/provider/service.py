@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -161,13 +162,13 @@ class Service:
         if not self._capacity.free:
             message = "The server is overloaded: no session is free."
             return await self._problem(call, Problem(status=self._settings.queue_full_status, message=message))
-        await self._capacity.take()
+        await self._capacity.take(self._now())
         self.ledger.serving_begins()
         try:
             return await realtime.Session(self._settings, model=model or "", rng=call.rng).run(request)
         finally:
             self.ledger.serving_ends()
-            self._capacity.give()
+            self._capacity.give(self._now())
 
     async def _fail(self, call: Call, plan: Plan, fault: Fault) -> web.StreamResponse:
         """Fails without having been in service: no place in the provider's capacity is taken."""
@@ -208,16 +209,19 @@ class Service:
             return await self._problem(call, Problem(status=self._settings.queue_full_status, message=message))
         if not self._capacity.free:
             self.ledger.queue_grows()
-        await self._capacity.take()
+        due = await self._capacity.take(self._now())
+        work_ends = math.inf
         self.ledger.serving_begins()
         try:
             usual = self._settings.latency.sample(call.rng)
-            factor = 1.0 if ask is None else batches.work_factor(ask, self._settings)
-            await _pause(usual * factor + plan.extra_seconds)
+            due += usual * batches.work_factor(ask, self._settings) + plan.extra_seconds
+            await _pause(due - self._now())
+            if not (call.seen.stream or plan.drip_seconds):
+                work_ends = due
             return await self._answer(call, ask, plan)
         finally:
             self.ledger.serving_ends()
-            self._capacity.give()
+            self._capacity.give(min(work_ends, self._now()))
 
     async def _answer(self, call: Call, ask: Ask | None, plan: Plan) -> web.StreamResponse:
         error = self._error_in_200(call, plan.fault)
