@@ -11,7 +11,17 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from proxy.decisions.callers import NOBODY
-from proxy.observer import BreakerChanged, KeyChanged, Observed, PolicyLoaded, PolicyRejected, ProcessEvent, Shared
+from proxy.exchange import CacheUse
+from proxy.observer import (
+    BreakerChanged,
+    KeyChanged,
+    Merged,
+    Observed,
+    PolicyLoaded,
+    PolicyRejected,
+    ProcessEvent,
+    Shared,
+)
 from proxy.outcome import BLAME, Blame, OutcomeKind
 
 if TYPE_CHECKING:
@@ -49,7 +59,8 @@ class RequestLog:
         if log.isEnabledFor(level):
             # Not `log.log`: it walks the stack for a place in the source that says nothing here.
             extra = {"fields": request_fields(exchange.request.method, facts)}
-            log.handle(log.makeRecord(log.name, level, "", 0, "request", (), None, extra=extra))
+            message = "request" if facts.cache is not CacheUse.REFRESH else "refresh"
+            log.handle(log.makeRecord(log.name, level, "", 0, message, (), None, extra=extra))
 
     def happened(self, event: ProcessEvent) -> None:
         """Writes a line about the process."""
@@ -79,7 +90,8 @@ def level_of(facts: Facts) -> int:
 def request_fields(method: str, facts: Facts) -> dict[str, Any]:
     """Returns the fields of a request's line; None or "" for what there is not. Times are milliseconds."""
     last: Attempt | None = facts.attempts[-1] if facts.attempts else None
-    usage, trace = facts.usage, facts.trace if facts.trace is not None and facts.trace.sampled else None
+    usage, saved = facts.usage, facts.saved
+    trace = facts.trace if facts.trace is not None and facts.trace.sampled else None
     return {
         "request_id": facts.request_id,
         "route": facts.route,
@@ -96,12 +108,16 @@ def request_fields(method: str, facts: Facts) -> dict[str, Any]:
         "key_id": last.key_id if last else None,
         "attempts": len(facts.attempts),
         "would": _would(facts) if facts.events else None,
+        "cache": facts.cache,
         "shared": _shared(facts) if facts.events else None,
+        "merged": _merged(facts) if facts.events else None,
         "queued_ms": round(facts.queued_seconds * 1000, 1),
         "first_byte_ms": _milliseconds(facts, facts.first_byte_at),
         "total_ms": _milliseconds(facts, facts.ended_at),
         "input_tokens": usage.input if usage else None,
         "output_tokens": usage.output if usage else None,
+        "saved_input_tokens": saved.input if saved else None,
+        "saved_output_tokens": saved.output if saved else None,
         "trace_id": f"{trace.trace_id:032x}" if trace else None,
         "span_id": f"{trace.span_id:016x}" if trace else None,
     }
@@ -113,8 +129,15 @@ def _would(facts: Facts) -> list[str] | None:
 
 
 def _shared(facts: Facts) -> str | None:
-    """Returns how the request got the answer of another one's call."""
+    """Returns how the request got the answer of another one's call; a refresh only names the one that started it."""
+    if facts.cache is CacheUse.REFRESH:
+        return None
     return next((str(e.how) for _, e in facts.events if isinstance(e, Shared)), None)
+
+
+def _merged(facts: Facts) -> int | None:
+    """Returns how many requests travelled in one call, this one among them."""
+    return next((event.callers for _, event in facts.events if isinstance(event, Merged)), None)
 
 
 def _milliseconds(facts: Facts, at: float) -> float | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
 
+from proxy.exchange import CacheUse, Usage
 from proxy.observer import (
     BreakerChanged,
     KeyChanged,
+    Merged,
     Observed,
     PolicyLoaded,
     PolicyRejected,
@@ -19,6 +22,7 @@ from proxy.observer import (
     Would,
 )
 from proxy.outcome import OutcomeKind, Reason
+from proxy.runtime.log_format import JsonFormatter, TextFormatter
 from proxy.runtime.log_line import RequestLog, chosen, level_of
 from tests.otel.ended import ARRIVED_AT, TRACE_ID, a_trace, an_attempt, an_exchange
 
@@ -55,12 +59,16 @@ def test_a_good_request(caplog: pytest.LogCaptureFixture) -> None:
         "key_id": "a1",
         "attempts": 1,
         "would": None,
+        "cache": None,
         "shared": None,
+        "merged": None,
         "queued_ms": 42.1,
         "first_byte_ms": 350.0,
         "total_ms": 625.0,
         "input_tokens": 100,
         "output_tokens": 20,
+        "saved_input_tokens": None,
+        "saved_output_tokens": None,
         "trace_id": f"{TRACE_ID:032x}",
         "span_id": "0000000000000051",
     }
@@ -93,6 +101,39 @@ def test_it_tells_who_asked_in_which_class_and_whose_call_it_was(caplog: pytest.
     RequestLog().ended(an_exchange(events=events, tenant="batch-7", klass="P2"))
     found = fields(caplog)
     assert (found["class"], found["tenant"], found["shared"], found["attempts"]) == ("P2", "batch-7", "joined", 0)
+
+
+def test_it_tells_what_a_cache_saved(caplog: pytest.LogCaptureFixture) -> None:
+    RequestLog().ended(an_exchange(cache=CacheUse.HIT, saved=Usage(100, 0)))
+    found = fields(caplog)
+    assert (found["cache"], found["saved_input_tokens"], found["saved_output_tokens"]) == ("hit", 100, 0)
+    assert (found["attempts"], found["input_tokens"], found["shared"]) == (0, None, None)
+
+
+def test_it_tells_with_how_many_a_request_travelled(caplog: pytest.LogCaptureFixture) -> None:
+    merged = Merged(callers=3, inputs=5, carries=False, links=((1, 2),))
+    RequestLog().ended(an_exchange(events=[(ARRIVED_AT, merged)], usage=Usage(4, 0)))
+    found = fields(caplog)
+    assert (found["merged"], found["input_tokens"], found["shared"]) == (3, 4, None)
+
+
+def test_a_refresh_says_that_it_is_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    events = [(ARRIVED_AT, Shared(how=Sharing.REPLAYED, link=(1, 2)))]
+    RequestLog().ended(an_exchange(an_attempt(), cache=CacheUse.REFRESH, klass="P2", events=events, status=0))
+    (record,) = caplog.records
+    assert (record.getMessage(), record.levelno) == ("refresh", logging.INFO)
+    found = fields(caplog)
+    assert (found["cache"], found["class"], found["shared"]) == ("refresh", "P2", None)
+    assert (found["provider"], found["attempts"], found["output_tokens"]) == ("alpha", 1, 20)
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
+def test_both_formats_show_it(caplog: pytest.LogCaptureFixture, formatter: logging.Formatter) -> None:
+    RequestLog().ended(an_exchange(cache=CacheUse.STALE, saved=Usage(100, 20)))
+    line = formatter.format(caplog.records[0])
+    assert re.search(r"""cache["=:]+stale""", line)
+    assert re.search(r"""saved_output_tokens["=:]+20""", line)
+    assert "merged" not in line
 
 
 def test_what_would_have_been_done_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
