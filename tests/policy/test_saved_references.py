@@ -105,7 +105,7 @@ def test_wrong_values_are_told_of_once() -> None:
         ),
         ("cache: {ttl: 5m, normalize: [cases]}", "(did you mean case?)"),
         ("cache: {ttl: 300}", "(add a unit, such as 300s)"),
-        ("cache: {ttl: 5m, store: redis}", 'cache.store: expected memory or {redis: ADDRESS}, found some other text'),
+        ("cache: {ttl: 5m, store: redis}", "cache.store: expected memory or {redis: ADDRESS}, found some other text"),
         ("cache: {ttl: 5m, store: {reddis: 'redis://h'}}", "(did you mean redis?)"),
         ("cache: {ttl: 5m, ignore: [model]}", "cache.ignore.0: expected a field that changes no answer"),
         ("single_fligth: true", "(did you mean single_flight?)"),

@@ -38,7 +38,7 @@ def _changed(old: RouteSnapshot, new: RouteSnapshot, reload: Reload) -> Section 
         findings.value("name", old.name, new.name, note=REQUEST)
     differ = compare(findings, ROUTE, old, new)
     compare_tiers(findings, old, new, reload)
-    compare_saved(findings, old, new)
+    compare_saved(findings, old, new, reload)
     _budgets(findings, (old, new), reload)
     if "retry.budget" in differ:
         findings.effect("what the retry budget has counted stays counted")

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from proxy.policy.difference.change import Findings
 from proxy.policy.difference.fields import DECISION, REQUEST, Field, compare, plain, seconds, source
-from proxy.policy.snapshot import RedisSnapshot, RouteSnapshot, StaleTier
+from proxy.policy.difference.shares import Reload
+from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, RedisSnapshot, RouteSnapshot, StaleTier
 from proxy.policy.units import format_size
 
 MEMORY: Final = "memory"
@@ -88,13 +89,17 @@ MERGE_SWITCH: Field[RouteSnapshot] = Field(name="merge", read=_merge)
 SINGLE_FLIGHT: Field[RouteSnapshot] = Field(name="single_flight", read=lambda r: r.single_flight)
 
 
-def compare_saved(findings: Findings, old: RouteSnapshot, new: RouteSnapshot) -> None:
+def compare_saved(findings: Findings, old: RouteSnapshot, new: RouteSnapshot, reload: Reload) -> None:
     """Notes what of a route's saved work differs, and what that does to answers that are kept."""
     if old.cache is None or new.cache is None:
         if compare(findings, [CACHE_SWITCH], old, new):
             _switched(findings, old, new)
     else:
         _changed(findings, old, new)
+        if _asked(old, reload.old) != _asked(new, reload.new):
+            findings.effect("the first tier's answers are others now: those that are kept are not given any more")
+        if _headers(old) != _headers(new):
+            findings.effect("other headers tell requests apart now: answers that are kept are not given any more")
     if compare(findings, [SINGLE_FLIGHT], old, new):
         findings.effect("calls that are joined already end together")
     both = old.merge is not None and new.merge is not None
@@ -127,10 +132,25 @@ def _changed(findings: Findings, old: RouteSnapshot, new: RouteSnapshot) -> None
         findings.effect("answers that are kept are given where a request is the same by the new rules, too")
     if "max_bytes" in differ:
         findings.effect("answers that are kept stay, as far as there is room for them")
-    if old.tiers[0] != new.tiers[0]:
-        findings.effect("answers that are kept were another first tier's: they are not given any more")
-    elif old.name != new.name:
+    if old.name != new.name:
         findings.effect("keeps its cache: answers that are kept are given under the new name, too")
+
+
+def _asked(route: RouteSnapshot, policy: PolicySnapshot) -> list[object]:
+    """Returns what makes a first tier's answers its own: requests to another one have other keys."""
+    providers = {provider.name: provider for provider in policy.providers}
+    first = replace(route, tiers=route.tiers[:1])
+    return [(tier.provider, tier.model, tier.set, *_service(providers[tier.provider])) for tier in first.asked()]
+
+
+def _service(provider: ProviderSnapshot) -> tuple[object, ...]:
+    """Callers' own credentials are part of a key where they go along."""
+    added = [(name, value.literal, value.env, value.file) for name, value in provider.headers]
+    return provider.addresses[0], provider.root_path, provider.dialect, provider.query, added, bool(provider.keys)
+
+
+def _headers(route: RouteSnapshot) -> set[str]:
+    return {name for name, _ in route.match.header}
 
 
 def _oldest(route: RouteSnapshot) -> float:

@@ -111,11 +111,50 @@ def test_merging() -> None:
 # Tiers and names.
 
 
-def test_another_first_tier_has_other_answers() -> None:
-    old, new = (policy("cache: {ttl: 5m}", tiers=f"{{provider: {name}}}") for name in "ab")
-    assert "were another first tier's: they are not given any more" in told(section(difference(old, new), "route r"))
-    later = policy("cache: {ttl: 5m}", tiers="{provider: a}, {provider: b}")
-    assert "answers that are kept" not in told(section(difference(old, later), "route r"))
+OTHERS = "the first tier's answers are others now: those that are kept are not given any more"
+
+
+@pytest.mark.parametrize(
+    ("tiers", "others"),
+    [
+        ("{provider: b}", True),
+        ("{provider: a, model: m}", True),
+        ("{provider: a, set: {n: 1}}", True),
+        ("{spread: [{provider: a}, {provider: b}]}", True),
+        ("{provider: b}, {provider: a}", True),
+        ("{provider: a}, {provider: b}", False),
+        ("{provider: a, idle: 1s}", False),
+    ],
+)
+def test_another_first_tier_has_other_answers(tiers: str, others: bool) -> None:
+    old, new = policy("cache: {ttl: 5m}"), policy("cache: {ttl: 5m}", tiers=tiers)
+    assert (OTHERS in told(section(difference(old, new), "route r"))) is others
+    assert OTHERS not in told(section(difference(policy(""), policy("", tiers=tiers)), "route r"))
+
+
+@pytest.mark.parametrize(
+    ("line", "others"),
+    [
+        ("headers: {x-a: b}", True),
+        ("query: {v: '2'}", True),
+        ("keys: [{id: k, env: K}]", True),
+        ("dialect: opaque", True),
+        ("limits: {rpm: 5}", False),
+        ("max_inputs: 5", False),
+    ],
+)
+def test_another_service_behind_the_first_tier_has_other_answers(line: str, others: bool) -> None:
+    old = policy("cache: {ttl: 5m}")
+    found = difference(old, old.replace("  b: {", f"    {line}\n  b: {{"))
+    sentences = [effect for one in found.sections if one.subject == "route r" for effect in one.effects]
+    assert sentences == [OTHERS] * others
+
+
+def test_headers_that_a_route_is_chosen_by_tell_requests_apart() -> None:
+    old, new = (policy(f"cache: {{ttl: 5m}}\nmatch: {{header: {{{name}: b}}}}") for name in ("x-a", "x-b"))
+    words = "other headers tell requests apart now: answers that are kept are not given any more"
+    assert words in told(section(difference(old, new), "route r"))
+    assert words not in told(section(difference(old, old.replace(": b}", ": c}")), "route r"))
 
 
 def test_a_tier_of_kept_answers() -> None:
