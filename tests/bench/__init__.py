@@ -17,16 +17,18 @@
     machine.py    what the figures depend on beside the code
     limits/       quotas, keys, classes, tenants and idempotency under traffic that needs them
     overload/     more work than a model can do: an unprotected application and one behind Sponson
+    saved/        merged calls, kept connections, kept answers and equal calls
     __main__.py   the command
 
 The proxy under test has one core to itself; load generator, provider and sink share another. All figures are
 meant as ratios within one run on one machine; those of the experiments are seconds of a simulated model, and those
 of overload count where the machine kept up, which it says.
 
-    make bench                              three rounds, then overload, then limits: some ten minutes
+    make bench                              three rounds, overload, limits, work saved: some thirteen minutes
     make bench ARGS=--quick                 one short round
     make bench ARGS=--overload              overload alone
     make bench ARGS=--limits                limits alone: some four minutes
-    make bench ARGS="--limits --quick"      the same in one, a first impression
+    make bench ARGS=--saved                 work saved alone: some two minutes and a half
+    make bench ARGS="--saved --quick"       the same in one, a first impression; as well with --limits
     make bench ARGS="--peers --rounds 5"    Envoy and nginx beside the others
 """

@@ -32,6 +32,8 @@ from tests.bench.overload.tables import print_overload
 from tests.bench.report import Round, targets
 from tests.bench.rounds import Findings, Lengths, RoundRunner
 from tests.bench.rows import OWN_ROWS, PEER_ROWS, Row, Surroundings, clean_environment
+from tests.bench.saved import experiment as saved_work
+from tests.bench.saved.tables import print_saved
 from tests.bench.tables import print_report
 
 WIDTH = 170
@@ -52,13 +54,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one run of the command is to find out: rounds of which rows, then which levels of overload, then limits."""
+    """What one run of the command is to find out: rounds of which rows, levels of overload, limits, work saved."""
 
     order: Sequence[Row]
     rounds: int
     lengths: Lengths
     levels: Sequence[Level]
     limits: Plan | None
+    saved: saved_work.Plan | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,20 +72,22 @@ class Measured:
     findings: Findings = field(default_factory=Findings)
     overload: list[Result] = field(default_factory=list)
     limits: Limits | None = None
+    saved: saved_work.Saved | None = None
     exported: str = ""
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="One short round alone: a first impression. With --limits: these, short.")
+@click.option("--quick", is_flag=True, help="One short round alone; with --limits or --saved these, short.")
 @click.option("--overload", "part", flag_value="overload", help="Only the overload experiment, a good minute.")
 @click.option("--limits", "part", flag_value="limits", help="Only the experiments about limits, some four minutes.")
+@click.option("--saved", "part", flag_value="saved", help="Only the experiments about work saved, under three minutes.")
 @click.option("--rounds", type=click.IntRange(1, 50), help="Rounds; the tables show medians.  [default: 3]")
 @click.option("--seconds", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Counted each time.")
 @click.option("--row", "chosen", multiple=True, type=click.Choice([row.value for row in Row]), help="Rounds of these.")
 @click.option("--peers", "with_peers", is_flag=True, help="Envoy and nginx too; says how to install what is missing.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here.")
 def main(json_path: Path | None, **options: Any) -> None:
-    """Measure Sponson beside a bare aiohttp proxy and no proxy, under overload, and whether its limits hold."""
+    """Measure Sponson beside a bare aiohttp proxy and no proxy, under overload, whether limits hold, what is saved."""
     console = Console(width=WIDTH, soft_wrap=True) if not sys.stdout.isatty() else Console()
     facts = machine_facts()
     console.print(" · ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
@@ -108,6 +113,7 @@ def work_of(options: Options) -> Work:
         lengths=Lengths(requests=options.seconds, streams=options.seconds * 1.5, turns=1 if quick else 2),
         levels=LEVELS if everything or part == "overload" else (),
         limits=(QUICK if quick else LONG) if everything or part == "limits" else None,
+        saved=(saved_work.QUICK if quick else saved_work.LONG) if everything or part == "saved" else None,
     )
 
 
@@ -135,6 +141,8 @@ def measure(work: Work) -> Measured:
             measured.overload = uvloop.run(run_levels(around, work.levels, say=say))
         if work.limits is not None:
             measured.limits = uvloop.run(run_limits(around, work.limits, say=say))
+        if work.saved is not None:
+            measured.saved = uvloop.run(saved_work.run_saved(around, work.saved, say=say))
         with urlopen(f"http://127.0.0.1:{around.sink_port}/") as answer:
             measured.exported = answer.read().decode()
     return measured
@@ -179,6 +187,8 @@ def print_measured(console: Console, measured: Measured) -> None:
         print_overload(console, measured.overload)
     if measured.limits is not None:
         print_limits(console, measured.limits.findings)
+    if measured.saved is not None:
+        print_saved(console, measured.saved.findings)
     print_findings(console, measured.findings, measured.exported)
 
 
@@ -206,15 +216,18 @@ def as_json(facts: dict[str, str], measured: Measured) -> dict[str, object]:
         ],
         "overload": [asdict(one) for one in measured.overload],
         "overload_verdicts": [asdict(one) for one in verdicts(measured.overload)],
-        "limits": measured.limits
-        and {
-            "figures": measured.limits.figures,
-            "verdicts": [asdict(one) | {"verdict": one.verdict} for one in measured.limits.findings],
-        },
+        "limits": measured.limits and experiment_json(measured.limits),
+        "saved": measured.saved and experiment_json(measured.saved),
         "shared_core": measured.findings.shared_core,
         "problems": measured.findings.problems,
         "absent": {row.value: reason for row, reason in measured.findings.absent.items()},
     }
+
+
+def experiment_json(found: Limits | saved_work.Saved) -> dict[str, object]:
+    """Figures and verdicts of experiments, as plain values."""
+    verdicts = [asdict(one) | {"verdict": one.verdict} for one in found.findings]
+    return {"figures": found.figures, "verdicts": verdicts}
 
 
 if __name__ == "__main__":

@@ -5,9 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from random import Random
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
-from tests.bench.limits.callers import Caller, Request
+Asked = TypeVar("Asked")
+Asks = TypeVar("Asks", contravariant=True)
+
+
+class Calls(Protocol[Asks]):
+    """Somebody who calls with what is asked, and returns when the call has ended."""
+
+    async def call(self, asked: Asks, /) -> object:
+        """Makes one call."""
 
 
 class Loads:
@@ -28,12 +36,12 @@ class Loads:
             task.cancel()
         await self._group.__aexit__(None, None, None)
 
-    def saturate(self, caller: Caller, requests: Iterator[Request], *, at_once: int) -> None:
+    def saturate(self, caller: Calls[Asked], requests: Iterator[Asked], *, at_once: int) -> None:
         """So many callers, each of which calls again once it is answered, while there are requests."""
         for _ in range(at_once):
             self._begin(self._saturate(caller, requests))
 
-    def arrive(self, caller: Caller, requests: Iterator[Request], *, per_second: float, random: Random) -> None:
+    def arrive(self, caller: Calls[Asked], requests: Iterator[Asked], *, per_second: float, random: Random) -> None:
         """Calls that begin at random moments, on average so many a second."""
         self._begin(self._arrive(caller, requests, per_second, random))
 
@@ -53,13 +61,13 @@ class Loads:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _saturate(self, caller: Caller, requests: Iterator[Request]) -> None:
+    async def _saturate(self, caller: Calls[Asked], requests: Iterator[Asked]) -> None:
         for asked in requests:
             if self._stopped:
                 return
             await caller.call(asked)
 
-    async def _arrive(self, caller: Caller, requests: Iterator[Request], per_second: float, random: Random) -> None:
+    async def _arrive(self, caller: Calls[Asked], requests: Iterator[Asked], per_second: float, random: Random) -> None:
         due = self._loop.time()
         for asked in requests:
             due += random.expovariate(per_second)
@@ -68,5 +76,5 @@ class Loads:
                 return
             self._begin(self._call(caller, asked))
 
-    async def _call(self, caller: Caller, asked: Request) -> None:
+    async def _call(self, caller: Calls[Asked], asked: Asked) -> None:
         await caller.call(asked)
