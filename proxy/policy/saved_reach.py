@@ -18,7 +18,7 @@ MERGED: Final = frozenset({"completions", "embeddings", "moderations"})
 def saved_warnings(root: Node, snapshot: PolicySnapshot) -> Iterator[Problem]:
     """Yields what saves no work, at the place where it is written."""
     for number, route in enumerate(snapshot.routes or ()):
-        for path, message in (*_sharing(route), *_stale_tiers(route), *_merging(route)):
+        for path, message in (*_sharing(route), *_tenants(route, snapshot), *_stale_tiers(route), *_merging(route)):
             whole: Path = ("routes", number, *path)
             if (found := deepest(root, whole)).path == whole:
                 yield problem_at(found.key_place, whole, message)
@@ -39,6 +39,19 @@ def _sharing(route: RouteSnapshot) -> Iterator[tuple[Path, str]]:
             ("cache", "max_bytes"),
             "has no effect: the answers are kept by the Redis server, which has its own bounds",
         )
+    elif route.cache is not None and not route.cache.max_bytes:
+        yield ("cache", "max_bytes"), "keeps nothing: there is no room for any answer"
+
+
+def _tenants(route: RouteSnapshot, snapshot: PolicySnapshot) -> Iterator[tuple[Path, str]]:
+    """Who writes that tenants are kept apart wants to know that there are none."""
+    if snapshot.tenants is not None:
+        return
+    message = "has no effect: the policy has no tenants, so that all callers are one tenant"
+    if route.cache is not None and route.cache.scope == "tenant":
+        yield ("cache", "scope"), message
+    if route.merge is not None and route.merge.scope == "tenant":
+        yield ("merge", "scope"), message
 
 
 def _stale_tiers(route: RouteSnapshot) -> Iterator[tuple[Path, str]]:

@@ -44,6 +44,24 @@ def test_a_server_has_its_own_bounds() -> None:
     assert told("cache: {ttl: 5m, max_bytes: 1MiB}") == []
 
 
+def test_no_room_keeps_nothing() -> None:
+    assert told("cache: {ttl: 5m, max_bytes: 0}") == [
+        "routes.0.cache.max_bytes: keeps nothing: there is no room for any answer"
+    ]
+
+
+@pytest.mark.parametrize(("section", "path"), [("cache: {ttl: 5m, %s}", CHAT), ("merge: {%s}", "/v1/embeddings")])
+def test_tenants_that_there_are_not_are_not_kept_apart(section: str, path: str) -> None:
+    (line,) = told(section % "scope: tenant", path=path)
+    name = section.partition(":")[0]
+    assert (
+        line == f"routes.0.{name}.scope: has no effect: the policy has no tenants, so that all callers are one tenant"
+    )
+    assert told(section % "scope: route", path=path) == told(section % "", path=path) == []
+    text = f"routes: [{{name: r, match: {{path: {path}}}, tiers: [{{provider: a}}], {section % 'scope: tenant'}}}]\n"
+    assert load(GOOD + text + "tenants: {from: [{header: x-a}]}\n").warnings == ()
+
+
 STALE = "{provider: a}, {stale_cache: {max_age: %s}}"
 
 
