@@ -245,13 +245,14 @@ def _of_reuse(side: Side) -> Finding:
     ready = f" and {side.found - side.reused:.1%} ready" if side.way is Way.WARM else ""
     failed = f", {side.failed} FAILED" if side.failed else ""
     text = f"{side.reused:.1%} reused{ready} of {side.counts.requests:,} (P99 of quick ones {side.quick_p99_ms:.0f} ms)"
-    told = side.way in (Way.OWN, Way.WARM)
+    references = {Way.SHARED: REFERENCE_SHARED, Way.OWN: REFERENCE, Way.WARM: REFERENCE}
+    promised = side.way is Way.WARM
     return Finding(
         name=f"reuse: requests on an open connection, {side.way}",
         measured=text + failed,
-        reference=f"{REFERENCE_SHARED:.0%}" if side.way is Way.SHARED else f"{REFERENCE:.0%}" if told else "",
-        goal=f"≥ {GOAL:.0%}" if told else "",
-        holds=side.found >= GOAL and not side.failed if told else None,
+        reference=f"{references[side.way]:.0%}" if side.way in references else "",
+        goal=f"≥ {GOAL:.0%}" if promised else "",
+        holds=side.found >= GOAL and not side.failed if promised else None,
     )
 
 
