@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.soak.inside import BLOCKS, NATIVE
+from tests.soak.inside import BLOCKS, COLLECTED, NATIVE
 
 MIB = 1 << 20
 _HELD = {"01", "08"}
@@ -22,8 +22,8 @@ _HELD = {"01", "08"}
 class Footprint:
     """What is held at one moment: `downstream` and `upstream` are connections.
 
-    `blocks` are pieces of memory that Python has, `native` MiB are in use beside them, and `objects` are counted by
-    type: for who looks deeply.
+    `blocks` are pieces of memory that Python has, `native` MiB are in use beside them, `collected` things had to wait
+    for the collector so far, and `objects` are counted by type: for who looks deeply.
     """
 
     mib: float
@@ -33,6 +33,7 @@ class Footprint:
     upstream: int
     blocks: int = 0
     native: float = 0.0
+    collected: int = 0
     objects: dict[str, int] = field(default_factory=dict)
 
 
@@ -74,6 +75,7 @@ async def footprint(pid: int, spy: Spy, *, port: int, servers: Collection[int], 
         upstream=upstream,
         blocks=objects.pop(BLOCKS, 0),
         native=objects.pop(NATIVE, 0) / MIB,
+        collected=objects.pop(COLLECTED, 0),
         objects=objects,
     )
 

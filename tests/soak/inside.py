@@ -22,6 +22,8 @@ from typing import Any
 
 BLOCKS = "blocks"
 """Pieces of memory that Python has, also those that no collector knows: numbers, texts, bytes."""
+COLLECTED = "collected"
+"""Things that the collector has freed so far, as they referred to each other when they had ended."""
 NATIVE = "native"
 """Bytes in use that Python has not handed out itself: buffers of sockets, large texts, what C libraries hold."""
 COMMON = 400
@@ -95,7 +97,9 @@ def _objects(loop: asyncio.AbstractEventLoop) -> dict[str, int]:
         info = libc.mallinfo2()
         native = info.uordblks + info.hblkhd
     kinds = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
-    return {BLOCKS: sys.getallocatedblocks(), NATIVE: native, **dict(kinds.most_common(COMMON))}
+    collected = sum(generation["collected"] for generation in gc.get_stats())
+    told = {BLOCKS: sys.getallocatedblocks(), COLLECTED: collected, NATIVE: native}
+    return {**told, **dict(kinds.most_common(COMMON))}
 
 
 if __name__ == "__main__":

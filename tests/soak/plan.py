@@ -48,5 +48,6 @@ class Plan:
         return self.seconds * (WARM_UP if warm_up else 1 - WARM_UP) * (1 - CROWD)
 
     def crowd_seconds(self, *, warm_up: bool) -> float:
-        """How long the agents ask."""
-        return self.seconds * (WARM_UP if warm_up else 1 - WARM_UP) * CROWD
+        """How long the agents ask: up to the base line so long that as many streams are open as ever will be."""
+        seconds = self.seconds * (WARM_UP if warm_up else 1 - WARM_UP) * CROWD
+        return max(seconds, self.profile.steady_seconds) if warm_up else seconds

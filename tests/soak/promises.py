@@ -33,6 +33,7 @@ class Promise(StrEnum):
     CONNECTIONS = "connections on both sides end"
     TASKS = "tasks stay flat"
     OBJECTS = "nothing is left in memory"
+    FREED = "what has ended is freed at once"
     MEMORY = "memory stays flat"
     DESCRIPTORS = "descriptors stay flat"
     CLEAN = "the log tells of no bug, and the end is clean"

@@ -116,6 +116,7 @@ def _verdicts(plan: Plan, result: Result) -> Rows:
         Promise.AGENTS: f"{result.agents.calls} calls",
         Promise.ONCE: f"{result.executed} executions",
         Promise.OBJECTS: f"{result.before.blocks} pieces of memory after the warm-up, {result.after.blocks} at the end",
+        Promise.FREED: f"{result.after.collected - result.before.collected} things waited for the garbage collector",
         Promise.MEMORY: f"{result.before.native:.1f} MiB in use beside Python's, then {result.after.native:.1f}",
         Promise.DELAY: f"P50 {added[0]:+.1f}, P99 {added[1]:+.1f} ms added to the first token{promised}",
     }

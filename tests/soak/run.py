@@ -143,8 +143,7 @@ async def run(plan: Plan, say: Callable[[str], None] = lambda text: None) -> Res
         await _judge_the_end(bench, shown)
         if stats["duplicates"]:
             bench.book.breach(Promise.ONCE, f"{stats['duplicates']} of {stats['executions']} executions")
-        most = max(line["mib"].most for line in parts.slopes.values())
-        judge_rest(bench.book, before, after, most_mib=most)
+        judge_rest(bench.book, before, after)
         judge_slopes(bench.book, parts.slopes)
         judge_delay(bench.book, plan, bench.crowd.through, bench.crowd.direct)
         await _stop(bench)

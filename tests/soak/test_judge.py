@@ -15,7 +15,15 @@ from tests.soak.__main__ import main
 from tests.soak.agents import Seen
 from tests.soak.bench import INSIDE, at_work
 from tests.soak.footprint import Footprint, Spy, footprint
-from tests.soak.judge import ENOUGH_SAMPLES, MORE_MIB, MORE_NATIVE, judge_delay, judge_rest, judge_slopes
+from tests.soak.judge import (
+    ENOUGH_SAMPLES,
+    MORE_COLLECTED,
+    MORE_MIB,
+    MORE_NATIVE,
+    judge_delay,
+    judge_rest,
+    judge_slopes,
+)
 from tests.soak.plan import Plan
 from tests.soak.promises import Book, Promise
 from tests.soak.slopes import Slope
@@ -43,19 +51,13 @@ def test_who_is_as_before_has_kept_everything() -> None:
         (replace(REST, downstream=1), Promise.CONNECTIONS),
         (replace(REST, upstream=1), Promise.CONNECTIONS),
         (replace(REST, blocks=1100), Promise.OBJECTS),
+        (replace(REST, collected=MORE_COLLECTED + 1), Promise.FREED),
         (replace(REST, mib=61.0 + MORE_MIB), Promise.MEMORY),
         (replace(REST, native=MORE_NATIVE + 0.1), Promise.MEMORY),
     ],
 )
 def test_what_is_left_behind_is_a_breach(after: Footprint, promise: Promise) -> None:
     assert breaches(REST, after) == [promise]
-
-
-def test_a_higher_peak_may_leave_its_arenas_behind() -> None:
-    for most, broken in ((0.0, True), (100.0, False)):
-        book = Book(lambda: 0.0)
-        judge_rest(book, REST, replace(REST, mib=61.0 + MORE_MIB), most_mib=most)
-        assert bool(book.breaches) == broken
 
 
 def test_more_memory_is_told_with_what_there_is_more_of() -> None:
@@ -149,6 +151,7 @@ async def test_the_spy_sees_tasks_connections_and_objects_of_a_real_proxy(tmp_pa
                 await asyncio.sleep(0.01)
         assert (before.downstream, during.downstream) == (0, 5)
         assert (before.tasks > 0, before.mib > 10, sum(before.objects.values()) > 1000) == (True, True, True)
+        assert before.collected > 0, "what is imported leaves something to the collector"
         assert at_work(await proxy.status()) == []
         for _, writer in lines:
             writer.close()
@@ -186,6 +189,12 @@ def test_a_plan_takes_as_long_as_it_says(reloads: int | None) -> None:
     assert sum(parts) == pytest.approx(600.0)
     changes = [plan.changes(warm_up=warm_up) for warm_up in (True, False)]
     assert changes == {None: [None, None], 5: [2, 5], 1000: [100, 1000]}[reloads]
+
+
+@pytest.mark.parametrize("seconds", [30.0, 600.0])
+def test_as_many_streams_are_open_before_the_base_line_as_ever_will_be(seconds: float) -> None:
+    plan = Plan(seconds=seconds)
+    assert plan.crowd_seconds(warm_up=True) >= plan.profile.steady_seconds
 
 
 def test_every_flag_of_the_command_is_of_the_plan() -> None:

@@ -69,6 +69,15 @@ class Profile:
         """From one run of calls of an agent to the next."""
         return kind.run * MINUTE / self.calls_per_minute
 
+    @property
+    def steady_seconds(self) -> float:
+        """From the first call to where as many streams end as begin: a whole period and the longest stream."""
+        return max(
+            self.period_seconds(kind) + self.thinking.high + kind.output_tokens / self.tokens_per_second
+            for kind in self.kinds
+            if kind.stream
+        )
+
     def scaled(self, scale: float) -> Profile:
         """The same with so many times fewer tokens, which come so many times more slowly."""
         kinds = tuple(

@@ -57,6 +57,11 @@ def test_who_is_in_a_hurry_has_the_same_calls_in_less_time() -> None:
     assert quick.tokens_per_second == 160
 
 
+def test_streams_are_steady_after_a_period_and_the_longest_of_them_however_scaled() -> None:
+    assert RESEARCH_AGENTS.steady_seconds == pytest.approx(20 + 6 + 512 / 40)
+    assert RESEARCH_AGENTS.scaled(16).hurried(4).steady_seconds == pytest.approx(RESEARCH_AGENTS.steady_seconds / 4)
+
+
 def test_a_profile_is_its_provider_and_other_flags_stand_above_it() -> None:
     scaled = provider("--profile", "research-agents:16")
     assert (scaled.latency, scaled.thinking) == (RESEARCH_AGENTS.latency, RESEARCH_AGENTS.thinking)
