@@ -34,6 +34,7 @@ from proxy.runtime.reload import PolicyKeeper
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.status import StatusReader, policy_document
 from proxy.settings import ProcessSettings
+from proxy.stages.refreshing import Refreshes
 from proxy.tasks import start_task
 from proxy.trace_context import Sampler
 from proxy.upstream.pool import Pool
@@ -171,6 +172,8 @@ class Process:
         whole = self.settings.drain_seconds
         flush = min(FLUSH_SECONDS, whole * FLUSH_PART)
         await drain(self.server, linger=self.settings.linger_seconds, limit=whole - flush, clock=self.clock)
+        for _, refreshes, _ in self.kept.all(Refreshes):
+            refreshes.stop()
         for task in self._background:
             task.cancel()
         self._alarm.stop()
@@ -223,8 +226,10 @@ class Process:
                 _log.exception("the ticker met a bug")
 
     def _sweep(self, now: float) -> None:
-        for _, pool, _ in self.kept.all(Pool):
+        for _, pool, used in self.kept.all(Pool):
             pool.sweep(now)
+            if used:
+                pool.keep_warm(now)
         for _, answers, _ in self.kept.all(Answers):
             answers.expire(now)
         for core in self.kept.expire(now):

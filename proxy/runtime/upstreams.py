@@ -22,6 +22,7 @@ from proxy.upstream.dialer import Dialer
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
 from proxy.upstream.transport import Transport
+from proxy.upstream.warmth import Warmth
 
 Call = tuple[BreakerStage | None, AttemptStage, CallNext]
 
@@ -103,9 +104,21 @@ class Upstream:
         def change() -> None:
             pool.idle_seconds = idle
             pool.alone = alone
+            self._warm(pool)
 
         cores.shop.later(change)
         return pool
+
+    def _warm(self, pool: Pool) -> None:
+        """Lets connections be kept ready; a pool that never had any to keep has nothing of it."""
+        snapshot, shop = self._cores.snapshot, self._cores.shop
+        want, bits = snapshot.connections.warm, shop.bits
+        if pool.warmth is None and want:
+            pool.warmth = Warmth(pool, clock=shop.clock, jitter=lambda: bits(32) / 2**32)
+            pool.dialer.before = pool.warmth.give_way
+        if pool.warmth is not None:
+            connect = snapshot.timeouts.connect
+            pool.warmth.reconfigure(want=want, most=snapshot.connections.max, seconds=connect)
 
     def _headers(self) -> HeaderPlan:
         address, snapshot, shop = self.address, self._cores.snapshot, self._cores.shop

@@ -16,6 +16,8 @@
 | upload | request bodies that are passed on while they arrive |
 | ear | early answers, heard while a body is sent |
 | pool | idle connections per address, newest first |
+| warmth | connections that are kept ready |
+| promises | for how long servers say that they keep a connection |
 | redial | aiohttp-retry, in the connect phase only |
 | shortage | dials that fail for want of something of this machine's |
 | faults | what went wrong with a connection, in plain words, and its cure |

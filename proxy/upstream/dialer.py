@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ssl
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
 
@@ -45,9 +46,12 @@ class _DialTarget:
 
 
 class Dialer:
-    """Opens connections to one address; keeps aiohttp's connector and its resolver's cache."""
+    """Opens connections to one address; keeps aiohttp's connector and its resolver's cache.
 
-    __slots__ = ("_connector", "_forgot_at", "_lookup", "_target", "_vigil", "address")
+    `opened` and `failed` count all dials, redials too. `before` is awaited before each that is not a spare one.
+    """
+
+    __slots__ = ("_connector", "_forgot_at", "_lookup", "_target", "_vigil", "address", "before", "failed", "opened")
 
     def __init__(
         self,
@@ -58,6 +62,8 @@ class Dialer:
         patience: Patience | None = None,
     ) -> None:
         self.address = address
+        self.before: Callable[[], Awaitable[None]] | None = None
+        self.opened = self.failed = 0
         self._target = _DialTarget(address)
         self._lookup = lookup or Lookup()
         self._forgot_at = float("-inf")
@@ -72,14 +78,22 @@ class Dialer:
         )
         self._connector._factory = cast(Any, partial(UpstreamConnection, Shapes()))
 
-    async def dial(self, seconds: float) -> UpstreamConnection:
-        """Opens a connection within `seconds`, name look-up and TLS included. Raises aiohttp's errors, TimeoutError."""
+    async def dial(self, seconds: float, *, spare: bool = False) -> UpstreamConnection:
+        """Opens a connection within `seconds`, name look-up and TLS included. Raises aiohttp's errors, TimeoutError.
+
+        A `spare` one is no request's.
+        """
+        if self.before is not None and not spare:
+            await self.before()
         timeout = ClientTimeout(total=None, connect=seconds, sock_connect=seconds, ceil_threshold=float("inf"))
         try:
             lease = await self._connector.connect(cast(Any, self._target), traces=[], timeout=timeout)
-        except (ClientConnectorError, TimeoutError):
-            self._look_up_again()
+        except Exception as error:
+            self.failed += 1
+            if isinstance(error, (ClientConnectorError, TimeoutError)):
+                self._look_up_again()
             raise
+        self.opened += 1
         connection = cast(UpstreamConnection, lease.protocol)
         peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
         connection.remote, connection.forget = peer[0] if peer else "", lease.close

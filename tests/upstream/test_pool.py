@@ -8,7 +8,8 @@ import pytest
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
 from proxy.upstream.moves import GRACE_SECONDS
-from proxy.upstream.pool import EARLIEST, LONGEST_LIFE_SECONDS, LONGEST_USE, Pool
+from proxy.upstream.pool import EARLIEST, LEAD_SECONDS, LONGEST_LIFE_SECONDS, LONGEST_USE, Ending, Pool
+from proxy.upstream.promises import EPOCH_SECONDS
 from proxy.upstream.wire import UpstreamConnection
 
 ADDRESS = Address(scheme="http", host="a.test", port=80)
@@ -197,3 +198,83 @@ def test_it_is_busy_while_more_connections_are_open_than_idle() -> None:
     assert not pool.busy
     assert taken(pool, 2.0) is connection
     assert pool.busy
+
+
+def test_what_ends_while_idle_is_counted_by_its_reason() -> None:
+    pool = a_pool(idle_seconds=25.0)
+    cast(FakeDialer, pool.dialer).hosts = frozenset({"192.0.2.1"})
+    moved, vanished = put(pool, 100.0, remote="192.0.2.7"), put(pool, 100.0, remote="192.0.2.8")
+    pool.distrust(cast(UpstreamConnection, FakeConnection(remote="192.0.2.8")), since=101.0)
+    assert pool.ended == {Ending.VANISHED: 1}
+    assert vanished.killed
+    for now in (101.0, 101.0 + 24.0):
+        pool.sweep(now)
+    assert pool.ended == {Ending.VANISHED: 1, Ending.AGED: 1}
+    moved = put(pool, 126.0, remote="192.0.2.7")
+    for now in (126.0, 126.0 + GRACE_SECONDS - 6.0):
+        pool.sweep(now)
+        moved.idle_since = now
+    pool.sweep(126.0 + GRACE_SECONDS)
+    assert pool.ended[Ending.MOVED] == 1
+    closed, old = put(pool, 160.0), put(pool, 160.0)
+    closed.usable, old.retire_at = False, 161.0
+    pool.sweep(162.0)
+    assert (pool.ended[Ending.PEER], pool.ended[Ending.RETIRED]) == (1, 1)
+    closed, old, aged = put(pool, 170.0), put(pool, 170.0), put(pool, 140.0)
+    closed.usable, old.retire_at = False, 171.0
+    assert pool.take(172.0) is None
+    assert (pool.ended[Ending.PEER], pool.ended[Ending.RETIRED], pool.ended[Ending.AGED]) == (2, 2, 2)
+    assert aged.killed
+
+
+def test_no_connection_is_kept_for_longer_than_its_server_says() -> None:
+    pool = a_pool(idle_seconds=25.0)
+    before = put(pool, 100.0)
+    pool.told(b"timeout=5, max=200")
+    assert (pool.idle_seconds, pool.rests) == (25.0, 4.0)
+    assert pool.take(104.0) is None
+    assert before.killed
+    kept = put(pool, 110.0)
+    assert taken(pool, 113.9) is kept
+    aged = put(pool, 120.0)
+    pool.sweep(124.0)
+    assert aged.killed
+
+
+def test_the_policy_bounds_what_a_server_says_and_a_reload_keeps_it_in_mind() -> None:
+    pool = a_pool(idle_seconds=25.0)
+    pool.told(b"timeout=75")
+    assert pool.rests == 25.0
+    pool.idle_seconds = 90.0
+    assert pool.rests == 74.0
+    pool.idle_seconds = 2.0
+    assert pool.rests == 2.0
+
+
+def test_nothing_is_kept_where_a_server_keeps_nothing() -> None:
+    pool = a_pool()
+    pool.told(b"timeout=0")
+    assert put(pool, 1.0).killed
+
+
+def test_what_a_server_says_no_more_is_forgotten() -> None:
+    pool = a_pool(idle_seconds=25.0)
+    pool.sweep(1000.0)
+    pool.told(b"timeout=5")
+    pool.sweep(1000.0 + EPOCH_SECONDS)
+    assert pool.rests == 4.0
+    pool.sweep(1000.0 + 2 * EPOCH_SECONDS)
+    assert pool.rests == 25.0
+
+
+@pytest.mark.parametrize(("idle_seconds", "lead"), [(25.0, LEAD_SECONDS), (5.0, 1.0)])
+def test_those_are_ready_that_will_serve_for_a_while_still(idle_seconds: float, lead: float) -> None:
+    pool = a_pool(idle_seconds=idle_seconds)
+    ready, old, closed = put(pool, 100.0), put(pool, 100.0), put(pool, 100.0)
+    closed.usable = False
+    old.retire_at = 102.0 + lead
+    assert pool.ready(101.9) == 2
+    assert pool.ready(102.0) == 1
+    assert pool.ready(100.0 + idle_seconds - lead - 0.1) == 1
+    assert pool.ready(100.0 + idle_seconds - lead) == 0
+    assert not ready.killed

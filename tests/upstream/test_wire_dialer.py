@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiohttp import ClientConnectorError
 
 from proxy.body import BodyBroken
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
 from tests.hurried import HurriedLoop, hurried
-from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, ask, provider, until
+from tests.ports import free_port
+from tests.upstream.peer import ASK, OK, PATIENCE_SECONDS, PeerWire, answering, ask, provider, until
 
 LONG_SECONDS = 400.0
 """Longer than aiohttp lets a request take, or a connection rest, unless it is told otherwise."""
@@ -41,6 +43,20 @@ async def test_a_dialer_knows_how_many_connections_are_open_idle_ones_included()
         two.kill()
         assert dialer.open == 0
         await dialer.close()
+
+
+async def test_a_dialer_counts_how_its_dials_end() -> None:
+    async with provider(answering()) as peer:
+        dialer, dead = Dialer(peer.address), Dialer(Address(scheme="http", host="127.0.0.1", port=free_port()))
+        connection = await dialer.dial(PATIENCE_SECONDS)
+        assert (dialer.opened, dialer.failed) == (1, 0)
+        connection.kill()
+        for number in (1, 2):
+            with pytest.raises(ClientConnectorError):
+                await dead.dial(PATIENCE_SECONDS)
+            assert (dead.opened, dead.failed) == (0, number)
+        await dialer.close()
+        await dead.close()
 
 
 async def test_a_connection_that_its_peer_ended_is_open_until_it_is_killed() -> None:
