@@ -33,6 +33,9 @@
 | left | what a key has left, as the heads of answers say |
 | tenants, caps | who asks; what one tenant may ask of this instance |
 | idempotency | which requests are the same; what the end of one means for those that repeat it |
+| likeness | which requests are equal, so that one answer will do for all of them |
+| cacheability | whether an answer may be kept, and whether a kept one may be given |
+| cached | which answers are kept for equal requests, within bounds, fairly |
 | answers | which answers are kept to be given again, within bounds |
 | joining | which path a provider is asked for |
 | bodies | how much of request bodies is kept in memory |

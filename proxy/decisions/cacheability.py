@@ -1,4 +1,4 @@
-"""Cacheability: which requests are equal, whether an answer may be kept, and whether a kept one may be given.
+"""Cacheability: whether an answer may be kept, for how long, and whether a kept one may be given.
 
 Source: `semantics.md` §6a; freshness in the words of RFC 9111.
 """
@@ -6,7 +6,13 @@ Source: `semantics.md` §6a; freshness in the words of RFC 9111.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
+from typing import Final, Literal
+
+from proxy.exchange import CacheUse, Facts
+from proxy.outcome import Outcome, OutcomeKind
+
+_KEPT_BEFORE: Final = frozenset({CacheUse.HIT, CacheUse.STALE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +29,36 @@ class CacheSettings:
     normalize: tuple[Literal["space", "case"], ...] = ()
     ignore: tuple[str, ...] = ()
     max_bytes: int = 64 * 1024 * 1024
+
+
+class Freshness(StrEnum):
+    """How a kept answer may be given."""
+
+    FRESH = "fresh"
+    STALE = "stale"
+    """While a new one is fetched."""
+    OLD = "old"
+    """Not at all, or only when there is no other."""
+
+
+def freshness(age: float, settings: CacheSettings) -> Freshness:
+    """Returns how an answer of this age in seconds may be given: at the end of its time it is not fresh any more."""
+    if age < settings.ttl:
+        return Freshness.FRESH
+    return Freshness.STALE if age < settings.ttl + settings.stale_while_revalidate else Freshness.OLD
+
+
+def keep_seconds(settings: CacheSettings, max_age: float | None) -> float:
+    """Returns for how long an answer is kept; `max_age` is that of the route's `stale_cache` tier, if it has one."""
+    return max(settings.ttl + settings.stale_while_revalidate, max_age or 0.0)
+
+
+def worth_keeping(outcome: Outcome, facts: Facts) -> bool:
+    """Whether a call has ended with an answer of the intended target; what it says is another matter (`wholeness`)."""
+    return (
+        outcome.kind is OutcomeKind.OK
+        and outcome.status == 200
+        and outcome.committed
+        and facts.tier == 1
+        and facts.cache not in _KEPT_BEFORE
+    )

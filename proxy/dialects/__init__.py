@@ -15,10 +15,12 @@
     rate_limits  what an answer's head says is left of a provider's limits
     realtime     tokens that the messages of a WebSocket report
     splice       changing fields of a JSON body without touching its other bytes
+    canonical    what makes two JSON bodies the same
+    wholeness    whether an answer is whole and free of errors, so that it may be given again
     wording      the sentences of answers that the proxy makes itself
 
 Pure and synchronous: bytes and documents come in, values go out. May import the standard library, orjson,
-`proxy.exchange`, `proxy.fields` and `proxy.outcome`; knows no room.
+`proxy.exchange`, `proxy.fields`, `proxy.outcome` and `proxy.ports`; knows no room.
 """
 
 from __future__ import annotations
