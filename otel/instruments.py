@@ -214,7 +214,9 @@ SOURCED: Final = (
     Instrument(a.CACHE_EVICTIONS, Kind.COUNTER, "{answer}", "Answers pushed out by others.", (a.ROUTE,)),
     Instrument(a.CACHE_REFRESHING, Kind.GAUGE, "{call}", "Refreshes under way."),
     Instrument(a.CACHE_STORE_UP, Kind.GAUGE, "", "1: the store outside answers, 0: it is not asked.", (a.STORE,)),
-    Instrument(a.CACHE_STORE_LOST, Kind.COUNTER, "{operation}", "Lost to its outages.", (a.STORE, a.WHY)),
+    Instrument(a.CACHE_STORE_WRITTEN, Kind.COUNTER, "{answer}", "Answers written to it.", (a.STORE,)),
+    Instrument(a.CACHE_STORE_LOST, Kind.COUNTER, "{operation}", "Late lookups, dropped writes.", (a.STORE, a.WHY)),
+    Instrument(a.CACHE_STORE_ERRORS, Kind.COUNTER, "{error}", "What went wrong with it.", (a.STORE, a.WHY)),
     Instrument(a.SHARED_ACTIVE, Kind.GAUGE, "{call}", "Calls under way that equal requests may join."),
     Instrument(a.MERGE_WAITING, Kind.GAUGE, "{request}", "Requests that wait to be merged."),
 )
