@@ -110,6 +110,7 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.keys", "proxy.decisions.left"),
         ("proxy.decisions.keys", "proxy.decisions.places"),
         ("proxy.decisions.keys", "proxy.decisions.quota"),
+        ("proxy.decisions.likeness", "proxy.decisions.idempotency"),
         ("proxy.decisions.observing", "proxy.decisions.deadline"),
         ("proxy.decisions.observing", "proxy.decisions.forecast"),
         ("proxy.decisions.observing", "proxy.decisions.keys"),
@@ -157,7 +158,13 @@ EDGES: frozenset[tuple[str, str]] = frozenset(
         ("proxy.decisions.ticket", "proxy.decisions.window"),
         ("proxy.stages.idempotency", "proxy.stages.recording"),
         ("proxy.stages.idempotency", "proxy.stages.shared_call"),
+        ("proxy.stages.refreshing", "proxy.stages.shared_call"),
+        ("proxy.stages.response_cache", "proxy.stages.refreshing"),
+        ("proxy.stages.response_cache", "proxy.stages.shared_call"),
         ("proxy.stages.shared_call", "proxy.stages.recording"),
+        ("proxy.stages.single_flight", "proxy.stages.recording"),
+        ("proxy.stages.single_flight", "proxy.stages.shared_call"),
+        ("proxy.stages.stale_cache", "proxy.stages.response_cache"),
         ("proxy.stages.admission", "proxy.stages.metering"),
     }
 )
@@ -169,6 +176,7 @@ LIBRARY_HOMES: Mapping[str, tuple[str, ...]] = {
     "opentelemetry": ("otel",),
     "prometheus_client": ("otel",),
     "pydantic": ("proxy.policy",),
+    "redis": ("proxy.store",),
     "rich": ("proxy.cli", "proxy.simulation"),
     "yaml": ("proxy.policy",),
 }
