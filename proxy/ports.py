@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -102,7 +103,7 @@ class CacheStore(Protocol):
     An outage is a miss: neither call raises, and neither lets a request wait for more than 50 ms.
     """
 
-    async def find(self, name: bytes, now: float) -> Found | None:
+    def find(self, name: bytes, now: float) -> Awaitable[Found | None]:
         """Returns what is kept under a name; `now` in monotonic seconds."""
         ...
 

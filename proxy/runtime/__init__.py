@@ -9,6 +9,8 @@
 | targets, models | one provider's pipelines; a tier's pipelines by model |
 | tenants | what all policies know of tenants, and each route's stage |
 | idempotency | what all policies know of keyed requests, and each route's stage |
+| saving | each route's cache, its place, and its single flight |
+| credentials | whose credential goes along on a route |
 | capacity, rings | what binds a provider's calls: shares, queues, lines, lanes; its keys |
 | quotas | the buckets of providers, models and keys |
 | lanes | what is kept of each limit for the short answers of which routes |

@@ -30,6 +30,7 @@ from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lanes import LaneParts
 from proxy.runtime.models import TierParts
 from proxy.runtime.quotas import heeds
+from proxy.runtime.saving import SavingParts
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
@@ -161,6 +162,7 @@ class _RouteMaker:
         self._tenants = tenants
         self._idle_wait = idle_wait
         self._idempotency = IdempotencyParts(shop)
+        self._saving = SavingParts(shop)
 
     def route(self, route: RouteSnapshot) -> RoutePlan:
         """Compiles a route of the policy."""
@@ -171,7 +173,7 @@ class _RouteMaker:
         return self._plan(own_route(self._providers[name].snapshot), AnyRequest(), name=name, prefix=prefix)
 
     def _plan(self, route: RouteSnapshot, matcher: Matcher | AnyRequest, *, name: str, prefix: str) -> RoutePlan:
-        shop = self._shop
+        shop, saving = self._shop, self._saving.of(route, self._providers)
         tiers: list[Tier | Equals] = []
         waits = 0.0
         for number, tier in enumerate(route.tiers, 1):
@@ -179,6 +181,7 @@ class _RouteMaker:
                 tiers.append(PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=shop.clock))
                 continue
             if isinstance(tier, StaleTier):
+                tiers.append(self._saving.stale(number, tier, saving))
                 continue
             step, seconds = self._step(route, number, tier)
             waits += seconds
@@ -194,6 +197,7 @@ class _RouteMaker:
                 fallback,
                 tenants=self._tenants.stage(route, self._providers),
                 idempotency=self._idempotency.stage(route, self._providers),
+                saving=pipeline.Saving(response_cache=saving.cache, single_flight=saving.single_flight),
             ),
             prefix=prefix,
             total=route.total_seconds,
@@ -201,6 +205,7 @@ class _RouteMaker:
             body_replay=route.body_replay,
             repeatable=route.repeatable,
             needs_document=_needs_document(route.asked()) or matcher.needs_model,
+            reads_document=saving.single_flight is not None or route.merge is not None,
             klass=route.klass,
             class_from_header=route.class_from_header,
         )

@@ -1,7 +1,6 @@
 """THE ORDER: which stage surrounds which, and why. `tests/runtime/test_pipeline.py` holds it.
 
-A stage that a route does not configure is absent, not disabled. Stages of later rows (cache, single-flight,
-merging) have their places named here.
+A stage that a route does not configure is absent, not disabled.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from proxy.stages.context import ContextStage
 from proxy.stages.deadline import DeadlineStage
 from proxy.stages.idempotency import IdempotencyStage
 from proxy.stages.observation import ObservationStage
+from proxy.stages.response_cache import ResponseCacheStage
 from proxy.stages.retry import RetryStage
+from proxy.stages.single_flight import SingleFlightStage
 from proxy.stages.tenants import TenantStage
 
 
@@ -33,14 +34,25 @@ def front(observation: ObservationStage, classification: CallNext) -> CallNext:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """The stages of a route that save work; None for each that it does not have."""
+
+    response_cache: ResponseCacheStage | None = None
+    single_flight: SingleFlightStage | None = None
+    merging: Stage | None = None
+
+
 def route(
     deadline: DeadlineStage,
     tiers: CallNext,
     *,
     tenants: TenantStage | None = None,
     idempotency: IdempotencyStage | None = None,
+    saving: Saving | None = None,
 ) -> CallNext:
-    """One per route; `tenants` None where the policy caps none."""
+    """One per route; `tenants` None where the policy caps none, `saving` where no work is saved."""
+    saving = saving if saving is not None else Saving()
     order: list[Stage | None] = [
         # 3. A number; every wait below looks at it.
         deadline,
@@ -48,9 +60,12 @@ def route(
         tenants,
         # 5. A known key is answered without any work.
         idempotency,
-        # 6. response_cache: above quota, because a hit costs nothing.
-        # 7. single_flight: below the cache (only misses), above quota (followers are one call).
-        # 8. merging: many calls become one, which then falls back and retries as one.
+        # 6. Above quota: a hit costs nothing.
+        saving.response_cache,
+        # 7. Below the cache, so that it sees misses only; above quota: those who join are one call.
+        saving.single_flight,
+        # 8. Many calls become one, which then falls back and retries as one.
+        saving.merging,
         # 9. fallback, the terminal: above retry and breaker, because every tier has its own.
     ]
     return _composed(order, tiers)

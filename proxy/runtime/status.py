@@ -20,8 +20,10 @@ from proxy.observer import Reading, Would
 from proxy.runtime.guard import ANY_MODEL
 from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.reload import PolicyState
+from proxy.runtime.status_cache import cache_gauges, cache_status
 from proxy.runtime.status_idempotency import idempotency_status
 from proxy.runtime.status_limits import limit_gauges, limits_status
+from proxy.runtime.status_merging import merging_gauges, merging_status
 from proxy.runtime.status_tenants import tenant_status
 from proxy.upstream.pool import Pool
 
@@ -64,6 +66,8 @@ class StatusReader:
             "observed": list(self._observed()),
             "paces": list(self._paces()),
             "idempotency": idempotency_status(self._kept, self._clock.now()),
+            **cache_status(self._kept, self._clock.now()),
+            "merging": merging_status(self._kept),
             **tenant_status(self._kept, self._clock.now()),
         }
 
@@ -74,6 +78,8 @@ class StatusReader:
         yield from self._connection_gauges()
         yield from self._key_gauges()
         yield from self._breaker_gauges()
+        yield from cache_gauges(self._kept, self._clock.now())
+        yield from merging_gauges(self._kept)
         yield Reading("sponson.bodies", self._bodies()["bytes"])
 
     def _queue_gauges(self) -> Iterator[Reading]:

@@ -8,6 +8,8 @@
 | tenants | the caps of who asks, held to the last byte |
 | idempotency | one call for all requests with the same key |
 | shared_call, recording | no stage: one call for several callers, and the answer that they all read |
+| response_cache | what was kept of an equal request; refreshing fetches old answers anew |
+| single_flight | one call for equal requests at the same time |
 | fallback | tiers, in their order |
 | spread | equals that stand in for each other within one tier |
 | tier | what one tier changes: provider, model, parameters |
@@ -19,6 +21,7 @@
 | addresses | the choice among several addresses |
 | attempt | one upstream call's record and limits |
 | answer | the policy's own answer; a terminal |
+| stale_cache | a kept answer when nothing else is left; a terminal |
 
 Cleanup is synchronous, so that a cancelled task cannot stop half-way through releasing.
 """

@@ -54,13 +54,20 @@ async def test_each_of_the_three_pipelines_enters_its_stages_in_the_order() -> N
 
     parts = {name: Named(name, entered) for name in ("retry", "breaker", "admission", "attempt")}
     context, tenants, keys = (Named(name, entered) for name in ("context", "tenants", "idempotency"))
+    saving = {name: Named(name, entered) for name in ("response_cache", "single_flight", "merging")}
     target = pipeline.target(pipeline.TargetStages(**parts), transport, context=context)  # type: ignore[arg-type]
     deadline = Named("deadline", entered)
-    route = pipeline.route(deadline, target, tenants=tenants, idempotency=keys)  # type: ignore[arg-type]
+    route = pipeline.route(
+        deadline,  # type: ignore[arg-type]
+        target,
+        tenants=tenants,  # type: ignore[arg-type]
+        idempotency=keys,  # type: ignore[arg-type]
+        saving=pipeline.Saving(**saving),  # type: ignore[arg-type]
+    )
     front = pipeline.front(Named("observation", entered), route)  # type: ignore[arg-type]
     await front(make_exchange())
     below = ["context", "retry", "breaker", "admission", "attempt", "transport"]
-    assert entered == ["observation", "deadline", "tenants", "idempotency", *below]
+    assert entered == ["observation", "deadline", "tenants", "idempotency", *saving, *below]
     assert [name for name in ORDER if name in entered] == entered[:-1]
 
 
