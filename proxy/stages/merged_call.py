@@ -1,0 +1,271 @@
+"""MergedCall: several requests as one call, in a task of its own, and each one's part of what comes of it.
+
+Nobody's leaving ends it but the last one's. It ends at the latest deadline of its callers; who has an earlier one goes
+at that. What it measures is told of the carrier only: the first of those who are still there when it ends; each has
+its own part of the tokens. A failure that may be one input's fault, or an answer that cannot be dealt, is nobody's
+answer: then each asks by itself, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from proxy.clock import Clock
+from proxy.decisions.leaving import kind_of_leaving
+from proxy.decisions.merging import Batch, Parcel
+from proxy.dialects.apportioning import shared_out
+from proxy.dialects.batchable import Batchable, Dealt, Inputs, deal, joined
+from proxy.dialects.splice import with_fields
+from proxy.exchange import CancelCause, Exchange
+from proxy.fields import Fields, lines_of, pairs_of
+from proxy.observer import Merged, Split
+from proxy.outcome import Outcome, OutcomeKind, Reason
+from proxy.stage import CallNext
+from proxy.stages.merged_answer import MergedAnswer
+from proxy.stages.recording import Ledger
+from proxy.stages.shared_call import give
+from proxy.tasks import start_task
+
+PLAIN: Final = 200
+ONES_FAULT: Final = frozenset({400, 413, 422})
+"""Statuses that may be about one input alone, or about how many there are."""
+_TOO_MUCH: Final = frozenset({Reason.CONTEXT_TOO_LONG, Reason.BODY_TOO_LARGE})
+_OF_THE_WHOLE: Final = frozenset({b"etag", b"digest", b"content-digest", b"repr-digest", b"content-md5"})
+"""What a head says of the bytes of a body that nobody gets as it came."""
+_ACCEPT_ENCODING: Final = b"accept-encoding"
+
+
+class Caller(Parcel):
+    """A request that may travel with others. `batch` is None while it waits; `call` is None if it goes alone."""
+
+    __slots__ = ("_waiter", "asked", "batch", "batchable", "call", "call_next", "exchange", "gone", "part")
+
+    def __init__(self, exchange: Exchange, batchable: Batchable, asked: Inputs, call_next: CallNext) -> None:
+        super().__init__(inputs=len(asked.values), tokens=asked.bound, size=len(exchange.request.body or b""))
+        self.exchange = exchange
+        self.batchable = batchable
+        self.asked = asked
+        self.call_next = call_next
+        self.batch: Batch[Caller] | None = None
+        self.call: MergedCall | None = None
+        self.part: bytes | None = None
+        self.gone = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def news(self) -> None:
+        """Returns when something has happened."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        """Something has happened."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class MergedCall:
+    """A call under way. `ended` is called once, when its outcome is known; `singly`: each caller is to ask itself."""
+
+    __slots__ = ("_answer", "_batchable", "_clock", "_ended", "_lines", "_task", "callers", "outcome", "singly", "work")
+
+    def __init__(
+        self,
+        callers: Sequence[Caller],
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        ended: Callable[[], None],
+    ) -> None:
+        self.callers = tuple(callers)
+        self._batchable = callers[0].batchable
+        self._clock = clock
+        self._ended = ended
+        self._lines = b""
+        self._answer = MergedAnswer(ledger)
+        self.outcome: Outcome | None = None
+        self.singly = False
+        self.work = _work(self.callers, self._answer)
+        self._task: asyncio.Task[None] | None = None
+        for caller in callers:
+            caller.call = self
+
+    def __repr__(self) -> str:
+        return f"<MergedCall of {len(self.callers)}, {self.outcome or 'under way'}>"
+
+    @property
+    def present(self) -> list[Caller]:
+        """The callers who are still there, in order."""
+        return [caller for caller in self.callers if not caller.gone]
+
+    def start(self, *, begun: Callable[[], None]) -> None:
+        """Makes the call; without room for its bytes, each caller asks by itself. `begun`: it waits no more."""
+        if not self._answer.reserve(len(self.work.request.body or b"")):
+            self._end(Outcome(OutcomeKind.OK))
+            return
+        self.work.on_attempt = begun
+        self._task = start_task(self._run(self.callers[0].call_next), name="merged call")
+
+    def leave(self, caller: Caller) -> None:
+        """A caller goes before the end; the last one ends the call."""
+        if self.outcome is None and self.present == [caller]:
+            self._cancel(caller.exchange)
+        caller.gone = True
+
+    def answer(self, caller: Caller) -> Outcome:
+        """Answers a caller with its part, or with what has become of the call; after its end, unless `singly`."""
+        outcome, answer, exchange = self.outcome, self._answer, caller.exchange
+        assert outcome is not None
+        if caller.part is None:
+            return replace(outcome, committed=False)
+        exchange.facts.first_byte_at = self._clock.now()
+        give(exchange, answer.status, answer.phrase, self._lines, len(caller.part), caller.part)
+        return replace(outcome, committed=True)
+
+    async def _run(self, call_next: CallNext) -> None:
+        outcome = Outcome(OutcomeKind.BUG)
+        try:
+            outcome = await call_next(self.work)
+        except asyncio.CancelledError:
+            outcome = Outcome(kind_of_leaving(self.work))
+            raise
+        finally:
+            self._end(outcome)
+
+    def _cancel(self, exchange: Exchange) -> None:
+        """The last caller goes: the call is over at once, whenever its task hears of it."""
+        work, now, task = self.work, self._clock.now(), self._task
+        work.cancel_cause = exchange.cancel_cause or CancelCause.CLIENT_LEFT
+        kind = kind_of_leaving(work)
+        for attempt in work.facts.attempts:
+            if not attempt.ended_at:
+                attempt.kind, attempt.ended_at = kind, now
+        self._end(Outcome(kind))
+        if task is not None:
+            task.cancel()
+
+    def _end(self, outcome: Outcome) -> None:
+        """The outcome is known; told once, by whoever knows it first."""
+        if self.outcome is not None:
+            return
+        self.outcome = outcome
+        self._task = None
+        try:
+            dealt = self._dealt(outcome)
+            self.singly = dealt is None and (outcome.kind is OutcomeKind.OK or _may_be_ones_fault(outcome))
+            self._tell_carrier(outcome)
+            if not self.singly:
+                self._hand_out(dealt or [None] * len(self.callers))
+        except BaseException:
+            self.outcome, self.singly = Outcome(OutcomeKind.BUG), False
+            raise
+        finally:
+            self.work.forget_body()
+            self._answer.settle()
+            self._ended()
+            for caller in self.callers:
+                caller.wake()
+
+    def _dealt(self, outcome: Outcome) -> Sequence[Dealt] | None:
+        """Returns what each one gets of the answer; None: there is none, or it is nobody's."""
+        answer = self._answer
+        if not answer.whole:
+            return None
+        if outcome.kind is not OutcomeKind.OK:
+            # The policy's own answer, or a failure that was passed on: the same to everybody.
+            self._lines = answer.lines
+            same = Dealt(body=answer.body)
+            return None if _may_be_ones_fault(outcome) else [same] * len(self.callers)
+        if answer.status != PLAIN:
+            return None
+        self._lines = lines_of(field for field in pairs_of(answer.lines) if field[0].lower() not in _OF_THE_WHOLE)
+        return deal(answer.body, self._batchable, [caller.asked for caller in self.callers])
+
+    def _tell_carrier(self, outcome: Outcome) -> None:
+        """Tells one caller of all that was measured."""
+        carrier = self.present[0].exchange
+        facts, known = carrier.facts, self.work.facts
+        facts.attempts = known.attempts
+        facts.queued_seconds += known.queued_seconds
+        facts.events.extend(known.events)
+        if self.singly:
+            carrier.note(self._clock.now(), Split(callers=len(self.callers), after=outcome.kind))
+
+    def _hand_out(self, dealt: Sequence[Dealt | None]) -> None:
+        """Gives every caller its part of the answer and of the tokens, and tells it who has answered."""
+        known = self.work.facts
+        given = [sum(caller.asked.tokens) for caller in self.callers]
+        made = [part.made if part is not None else 0 for part in dealt]
+        usages = shared_out(known.usage, given=given, made=made)
+        for caller, part, usage in zip(self.callers, dealt, usages, strict=True):
+            facts = caller.exchange.facts
+            facts.tier, facts.provider, facts.model = known.tier, known.provider, known.model
+            facts.usage = usage
+            caller.part = part.body if part is not None else None
+        self._link()
+
+    def _link(self) -> None:
+        """Notes who has travelled with whom, of those who are still there."""
+        carrier, *others = self.present
+        inputs, now = sum(caller.inputs for caller in self.callers), self._clock.now()
+        merged = Merged(callers=len(self.callers), inputs=inputs, carries=True, links=_spans(others))
+        carrier.exchange.note(now, merged)
+        carried = replace(merged, carries=False, links=_spans([carrier]))
+        for caller in others:
+            caller.exchange.note(now, carried)
+
+
+def _work(callers: Sequence[Caller], answer: MergedAnswer) -> Exchange:
+    """Returns an exchange of its own for the whole, made of the first caller's; the answer is to come unpacked."""
+    first = callers[0].exchange
+    work = copy.copy(first)
+    work.reply = answer
+    work.facts = facts = copy.copy(first.facts)
+    facts.events, facts.attempts, facts.queued_seconds = [], [], 0.0
+    request = work.request = copy.copy(first.request)
+    request.fields = _unpacked(request.fields)
+    document, body = first.document, first.request.body
+    assert document is not None
+    assert body is not None
+    values = {callers[0].batchable.inputs: joined([caller.asked for caller in callers])}
+    request.body = with_fields(body, document, values)
+    work.document = {**document, **values}
+    work.payload = work.demand = None
+    work.body_bytes = 0
+    work.alike = b""
+    work.deadline_at = max(caller.exchange.deadline_at for caller in callers)
+    work.replayable = all(caller.exchange.replayable for caller in callers)
+    facts.request_bytes = len(request.body)
+    return work
+
+
+def _unpacked(fields: Fields) -> Fields:
+    if "accept-encoding" not in fields.shape.first:
+        return fields
+    names = fields.shape.names
+    lines = [
+        b"identity" if name.rstrip().lower() == _ACCEPT_ENCODING else line
+        for name, line in zip(names, fields.lines, strict=True)
+    ]
+    return Fields(fields.shape, lines)
+
+
+def _may_be_ones_fault(outcome: Outcome) -> bool:
+    """Whether one input alone, or how many they are, may be to blame."""
+    if outcome.kind is OutcomeKind.ANSWERED:
+        return False
+    if outcome.local:
+        never = outcome.reason is Reason.QUOTA_EXHAUSTED and outcome.retry_after is None
+        return never or outcome.reason in _TOO_MUCH
+    return outcome.status in ONES_FAULT
+
+
+def _spans(callers: Sequence[Caller]) -> tuple[tuple[int, int], ...]:
+    traces = (caller.exchange.facts.trace for caller in callers)
+    return tuple((trace.trace_id, trace.span_id) for trace in traces if trace is not None)
