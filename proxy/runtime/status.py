@@ -21,11 +21,11 @@ from proxy.runtime.guard import ANY_MODEL
 from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.reload import PolicyState
 from proxy.runtime.status_cache import cache_gauges, cache_status
+from proxy.runtime.status_connections import connection_gauges, connection_status
 from proxy.runtime.status_idempotency import idempotency_status
 from proxy.runtime.status_limits import limit_gauges, limits_status
 from proxy.runtime.status_merging import merging_gauges, merging_status
 from proxy.runtime.status_tenants import tenant_status
-from proxy.upstream.pool import Pool
 
 _BREAKER_LEVEL = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
@@ -61,7 +61,7 @@ class StatusReader:
             **limits_status(self._kept, self._admission, self._clock.now()),
             "queues": list(self._queues()),
             "keys": list(self._keys()),
-            "connections": list(self._pools()),
+            "connections": connection_status(self._kept),
             "bodies": self._bodies(),
             "observed": list(self._observed()),
             "paces": list(self._paces()),
@@ -75,7 +75,7 @@ class StatusReader:
         """Yields the gauges that locate a bottleneck."""
         yield from limit_gauges(self._kept, self._clock.now())
         yield from self._queue_gauges()
-        yield from self._connection_gauges()
+        yield from connection_gauges(self._kept)
         yield from self._key_gauges()
         yield from self._breaker_gauges()
         yield from cache_gauges(self._kept, self._clock.now())
@@ -94,18 +94,6 @@ class StatusReader:
                     waiting[provider, model, f"P{queue.klass}"] += len(queue)
         for (provider, model, klass), number in waiting.items():
             yield Reading("sponson.queue.waiting", number, (("provider", provider), ("model", model), ("class", klass)))
-
-    def _connection_gauges(self) -> Iterator[Reading]:
-        """Attempts are counted where they are: each has a connection, or dials one, whatever permits say."""
-        active: Counter[str] = Counter()
-        idle: Counter[str] = Counter()
-        for identity, pool, used in self._kept.all(Pool):
-            if used or pool.busy:
-                active[str(identity[1])] += pool.busy
-                idle[str(identity[1])] += pool.idle
-        for provider, number in active.items():
-            yield Reading("sponson.attempts.active", number, (("provider", provider),))
-            yield Reading("sponson.connections", idle[provider], (("provider", provider), ("state", "idle")))
 
     def _key_gauges(self) -> Iterator[Reading]:
         count = Counter((str(row["provider"]), str(row["state"])) for row in self._keys())
@@ -223,19 +211,6 @@ class StatusReader:
         found = [memory for _, memory, used in self._kept.all(BodyMemory) if used]
         held, again, most = next(((m.held, m.replay, m.most) for m in found), (0, 0, 0))
         return {"bytes": held, "again": again, "max": most}
-
-    def _pools(self) -> Iterator[dict[str, Any]]:
-        for identity, pool, used in self._kept.all(Pool):
-            provider = str(identity[1])
-            if used:
-                yield {
-                    "provider": provider,
-                    "address": str(pool.address),
-                    "in_use": pool.busy,
-                    "idle": pool.idle,
-                    "dials": pool.dials,
-                    "reuses": pool.reuses,
-                }
 
 
 def policy_document(state: PolicyState, now: float) -> dict[str, Any]:

@@ -167,17 +167,6 @@ async def test_keys_show_how_many_calls_use_them_whether_they_have_a_limit_or_no
     assert {each["id"]: each["in_use"] for each in status(shop)["keys"]} == {"a1": 1, "a2": 1}
 
 
-async def test_connections_show_their_address(shop: Shop) -> None:
-    assert row(status(shop)["connections"], provider="beta") == {
-        "provider": "beta",
-        "address": "http://127.0.0.1:9",
-        "in_use": 0,
-        "idle": 0,
-        "dials": 0,
-        "reuses": 0,
-    }
-
-
 async def test_gauges_of_limits_have_labels_from_closed_sets(shop: Shop) -> None:
     shop.permit("alpha", "large")
     used, share = gauges(shop, "sponson.permits.used"), gauges(shop, "sponson.permits.share")
