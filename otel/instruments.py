@@ -119,6 +119,7 @@ class Instruments:
 _SERVED = (a.HTTP_METHOD, a.URL_SCHEME, a.HTTP_ROUTE, a.HTTP_STATUS, a.ERROR_TYPE)
 _REQUEST = (a.ROUTE, a.CLASS, a.MODEL, a.OUTCOME, a.REASON)
 _FALLBACK = (a.ROUTE, a.FROM_TIER, a.TO_TIER, a.OUTCOME, a.REASON)
+_ADDRESS = (a.PROVIDER, a.SERVER_ADDRESS, a.SERVER_PORT)
 _TARGET = (a.PROVIDER, a.MODEL)
 _WAIT = (a.PROVIDER, a.CLASS, a.LACKING)
 _PERMIT = (*_TARGET, a.KEY_ID, a.LIMIT)
@@ -202,6 +203,9 @@ SOURCED: Final = (
     Instrument(a.BREAKER_STATE, Kind.GAUGE, "", "0 closed, 1 half-open, 2 open.", _TARGET),
     Instrument(a.KEYS, Kind.GAUGE, "{key}", "Keys by state.", (a.PROVIDER, a.STATE)),
     Instrument(a.CONNECTIONS, Kind.GAUGE, "{connection}", "Connections by state.", (a.PROVIDER, a.STATE)),
+    Instrument(a.CONNECTION_REQUESTS, Kind.COUNTER, "{call}", "Calls by their connection.", (*_ADDRESS, a.REUSED)),
+    Instrument(a.CONNECTION_DIALS, Kind.COUNTER, "{dial}", "Connections dialled.", (*_ADDRESS, a.RESULT)),
+    Instrument(a.CONNECTION_ENDED, Kind.COUNTER, "{connection}", "Idle ones that ended.", (*_ADDRESS, a.REASON)),
     Instrument(a.BODIES, Kind.GAUGE, "By", "Request bodies in memory."),
     Instrument(a.FLEET_SIZE, Kind.GAUGE, "{instance}", "Instances that limits are divided by."),
     Instrument(

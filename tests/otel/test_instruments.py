@@ -46,6 +46,13 @@ def test_readings_become_series_in_the_order_of_the_table() -> None:
     }
 
 
+def test_what_somebody_else_counts_is_a_counter_as_it_is_read() -> None:
+    where = ((a.PROVIDER, "alpha"), (a.SERVER_ADDRESS, "api.example"), (a.SERVER_PORT, "443"))
+    reading = Reading(a.CONNECTION_DIALS, 7, (*where, ("result", "ok")))
+    ((row, series),) = Instruments(a.GENAI_1_41).collect([reading])
+    assert (row.kind, _pairs(series)) == (Kind.COUNTER, [(("alpha", "api.example", "443", "ok"), 7)])
+
+
 def test_a_reading_that_the_table_does_not_know_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     instruments = Instruments(a.GENAI_1_41)
     readings = [Reading("sponson.nonsense", 1), Reading(a.FLEET_SIZE, 1, (("colour", "red"),))]
