@@ -22,7 +22,7 @@
 | secrets | reading named values; the last good one when a file vanishes |
 | reload | comparing, parsing in a thread, swapping one reference |
 | watcher, settling | when to look at the policy; whether what stands there is whole |
-| status, status_limits, status_connections, status_tenants, status_idempotency | `/status`, `/policy` and gauges, read from the cores |
+| status, status_* | `/status`, `/policy` and gauges, read from the cores: limits, connections, tenants, saved work |
 | lifecycle | starting → ready → draining → exited |
 | machine | what this machine allows: open files, connections that wait |
 | process | everything that one `sponson run` is made of |

@@ -21,7 +21,7 @@ from proxy.runtime.guard import ANY_MODEL
 from proxy.runtime.kept_state import Identity, KeptState
 from proxy.runtime.reload import PolicyState
 from proxy.runtime.status_cache import cache_gauges, cache_status
-from proxy.runtime.status_connections import connection_gauges, connection_status
+from proxy.runtime.status_connections import connection_counters, connection_gauges, connection_status
 from proxy.runtime.status_idempotency import idempotency_status
 from proxy.runtime.status_limits import limit_gauges, limits_status
 from proxy.runtime.status_merging import merging_gauges, merging_status
@@ -76,6 +76,7 @@ class StatusReader:
         yield from limit_gauges(self._kept, self._clock.now())
         yield from self._queue_gauges()
         yield from connection_gauges(self._kept)
+        yield from connection_counters(self._kept)
         yield from self._key_gauges()
         yield from self._breaker_gauges()
         yield from cache_gauges(self._kept, self._clock.now())
