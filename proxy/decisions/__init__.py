@@ -33,6 +33,7 @@
 | left | what a key has left, as the heads of answers say |
 | tenants, caps | who asks; what one tenant may ask of this instance |
 | idempotency | which requests are the same; what the end of one means for those that repeat it |
+| merging | when requests that may travel together go, and how many of them |
 | likeness | which requests are equal, so that one answer will do for all of them |
 | cacheability | whether an answer may be kept, and whether a kept one may be given |
 | cached | which answers are kept for equal requests, within bounds, fairly |

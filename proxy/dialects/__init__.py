@@ -15,6 +15,8 @@
     rate_limits  what an answer's head says is left of a provider's limits
     realtime     tokens that the messages of a WebSocket report
     splice       changing fields of a JSON body without touching its other bytes
+    batchable    several inputs in one call, and whose result is whose
+    apportioning  what one call has used, shared out among those whose inputs it carried
     canonical    what makes two JSON bodies the same
     wholeness    whether an answer is whole and free of errors, so that it may be given again
     wording      the sentences of answers that the proxy makes itself

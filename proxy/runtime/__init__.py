@@ -10,6 +10,7 @@
 | tenants | what all policies know of tenants, and each route's stage |
 | idempotency | what all policies know of keyed requests, and each route's stage |
 | saving | each route's cache, its place, and its single flight |
+| merging | the lanes of the process, and each route's stage |
 | credentials | whose credential goes along on a route |
 | capacity, rings | what binds a provider's calls: shares, queues, lines, lanes; its keys |
 | quotas | the buckets of providers, models and keys |

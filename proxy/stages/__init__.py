@@ -10,6 +10,8 @@
 | shared_call, recording | no stage: one call for several callers, and the answer that they all read |
 | response_cache | what was kept of an equal request; refreshing fetches old answers anew |
 | single_flight | one call for equal requests at the same time |
+| merging | one call for requests that differ in their inputs alone |
+| merged_call, merged_answer | no stages: such a call, and its answer until it is dealt |
 | fallback | tiers, in their order |
 | spread | equals that stand in for each other within one tier |
 | tier | what one tier changes: provider, model, parameters |
