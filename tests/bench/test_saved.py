@@ -81,7 +81,7 @@ async def test_part_of_a_merged_answer_that_is_not_ones_own_is_seen(spoil: Any) 
     async with ProviderSimulator() as model, calling(model.base_url) as caller:
         await caller.call(replace(asked, right=keep))
     assert asked.right(whole[0])
-    assert not is_vector_of("text 1", json.dumps(spoil(json.loads(whole[0]))).encode())
+    assert not is_vector_of("text 0000001", json.dumps(spoil(json.loads(whole[0]))).encode())
 
 
 async def test_refused_and_broken_calls_are_over_and_not_right() -> None:

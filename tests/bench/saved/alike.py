@@ -219,7 +219,7 @@ def _of_crowd(name: str, crowd: Crowd) -> Finding:
     calls = "one call" if crowd.calls == 1 else f"{crowd.calls} calls"
     return Finding(
         name=name,
-        measured=f"{calls}, {crowd.answered:,} of {crowd.asked:,} answered, {crowd.unlike} unlike",
+        measured=f"{calls}, {crowd.answered:,} of {crowd.asked:,} answered, {crowd.unlike} different",
         goal="one call, one answer for all",
         holds=crowd.calls == crowd.unlike == 1 and crowd.answered == crowd.asked,
     )

@@ -106,8 +106,10 @@ class Taken:
 
 
 def vector_question(number: int) -> Question:
-    """Asks for the vector of one short text, unlike that of any other number."""
-    text = f"text {number}"
+    """Asks for the vector of one short text, unlike that of any other number, and as long: each has its equal share of
+    the tokens of a merged call.
+    """
+    text = f"text {number:07d}"
     body = orjson.dumps({"model": MODEL, "input": text, "dimensions": DIMENSIONS})
     return Question(path="/v1/embeddings", body=body, right=lambda answer: is_vector_of(text, answer))
 
