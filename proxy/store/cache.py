@@ -141,7 +141,7 @@ class RedisCache:
     async def _run(self) -> None:
         """Holds one session after the other; pauses between failures grow."""
         pause = SHORTEST_PAUSE
-        # A cancellation is lost where it meets the end of a group that has failed.
+        # A group that fails leaves its task's count of cancellations above zero in Python 3.11: it tells nothing here.
         while not self._closed:
             began = self._clock.now()
             try:
@@ -161,6 +161,8 @@ class RedisCache:
         try:
             for client in clients:
                 await client.ping()
+            if self._closed:
+                return
             self._came_up()
             async with asyncio.TaskGroup() as group:
                 name = f"cache {self._server.address}"
@@ -173,15 +175,17 @@ class RedisCache:
         finally:
             self._up = False
             self._lookups.clear()
+            if self._closed:
+                self._writes.clear()
             for client in clients:
                 await client.aclose()
 
     async def _write(self, client: Redis) -> None:
-        while True:
+        while not _cancelled():
             self._note("writes", await self._writes.write(client, await self._writes.next()))
 
     async def _look_up(self, client: Redis) -> None:
-        while True:
+        while not _cancelled():
             self._note("lookups", await self._lookups.serve(client, await self._lookups.next()))
 
     async def _renewed(self) -> None:
@@ -209,3 +213,9 @@ class RedisCache:
             _log.warning(
                 "cache %s %s %s", self._server.address, "refuses" if refused else "does again what it refused:", what
             )
+
+
+def _cancelled() -> bool:
+    """Whether the task has been cancelled: the library waits with `wait_for`, which loses that in Python 3.11."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -86,6 +86,7 @@ class Writes:
         self.dropped += len(self._waiting)
         self._waiting.clear()
         self.size = 0
+        self._change.set()
 
     async def drained(self) -> None:
         """Returns when nothing waits."""

@@ -3,5 +3,6 @@
 | file | holds |
 |---|---|
 | server | finds, or fetches once, a server, and starts, stalls and kills it |
+| driving | what tests do with a cache and its server |
 | contract | what every `CacheStore` does |
 """
