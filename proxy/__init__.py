@@ -13,6 +13,7 @@ never await, never do I/O and are told the time.
 | stages/ | DOING it: async shells, one concern a file |
 | upstream/ | the only room that talks to model servers |
 | downstream/ | the only room that talks to the application |
+| store/ | what is kept OUTSIDE of the process |
 | policy/ | what operators WROTE |
 | runtime/ | putting it TOGETHER: order, assembly, reload, lifecycle |
 | simulation/ | the provider simulator and the demo |
