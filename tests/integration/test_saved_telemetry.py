@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.caller import Answer
 from tests.integration.harness import Lab, route
-from tests.integration.messages import CHAT, in_turn, says, when
+from tests.integration.messages import CHAT, answers, in_turn, says, when
 from tests.integration.test_telemetry import exporting
 from tests.otel.sink import Sink, attributes, collector
 
@@ -22,6 +22,7 @@ POLICY: dict[str, Any] = {
     "routes": [
         route("kept", "alpha", cache={"ttl": "10m"}),
         route("old", "alpha", cache={"ttl": "1ms", "stale_while_revalidate": "10m"}),
+        route("words", "alpha", merge={"window": "1s", "max": 3}),
     ],
 }
 
@@ -61,8 +62,8 @@ async def test_a_follower_links_to_its_leaders_span_and_a_hit_has_no_call(sink: 
         following = asyncio.create_task(ask(lab, "kept"))
         await lab.proxy.until(lambda status: status["single_flight"] == {"running": 1, "joined": 1}, within=20)
         gate.set()
-        answers = [await leading, await following, await ask(lab, "kept")]
-        assert [answer.header("x-sponson-cache") for answer in answers] == ["miss", "shared", "hit"]
+        given = [await leading, await following, await ask(lab, "kept")]
+        assert [answer.header("x-sponson-cache") for answer in given] == ["miss", "shared", "hit"]
         by_use = {str(attributes(span.attributes)["sponson.cache"]): span for span in await spans(sink, 3, is_chat)}
         (call,) = await spans(sink, 1, lambda name: name.startswith("chat "))
         leader, follower, hit = (by_use[use] for use in ("miss", "shared", "hit"))
@@ -138,3 +139,46 @@ async def test_a_refresh_is_seen_and_is_nobodys_request(sink: Sink) -> None:
 
 def use_of(span: Span) -> object:
     return attributes(span.attributes).get("sponson.cache")
+
+
+EMBEDDED: dict[str, Any] = {
+    "object": "list",
+    "model": "words",
+    "data": [{"object": "embedding", "index": index, "embedding": [float(index)]} for index in range(3)],
+    "usage": {"prompt_tokens": 9, "total_tokens": 9},
+}
+ONE: dict[str, Any] = {**EMBEDDED, "data": EMBEDDED["data"][:1], "usage": {"prompt_tokens": 3, "total_tokens": 3}}
+
+
+async def test_a_merged_call_links_all_whom_it_was_made_for(sink: Sink) -> None:
+    async with Lab(POLICY, env=exporting(sink.url)) as lab:
+        gate = asyncio.Event()
+        lab["alpha"].script = in_turn(when(gate, answers(200, ONE)), answers(200, EMBEDDED))
+        first = asyncio.create_task(embed(lab, "x"))
+        await lab["alpha"].has_seen(1)
+        three = [asyncio.create_task(embed(lab, word)) for word in "abc"]
+        given = await asyncio.gather(*three)
+        gate.set()
+        assert (await first).status == 200
+        assert [answer.status for answer in given] == [200] * 3
+        found = await spans(sink, 4, lambda name: name == "POST words")
+        merged = [span for span in found if span.events]
+        carriers = [span for span in merged if len(span.links) == 2]
+        (carrier,), others = carriers, [span for span in merged if span not in carriers]
+        assert {link.span_id for link in carrier.links} == {span.span_id for span in others}
+        assert [[link.span_id for link in span.links] for span in others] == [[carrier.span_id]] * 2
+        calls = await spans(sink, 2, lambda name: name.startswith("embeddings "))
+        assert carrier.span_id in {call.parent_span_id for call in calls}
+        assert not {span.span_id for span in others} & {call.parent_span_id for call in calls}
+        assert await metrics(lab, "sponson_saved_calls_total") == {("merged", "words"): 2}
+        assert await metrics(lab, "sponson_merge_callers_sum") == {("words",): 3}
+        assert await metrics(lab, "sponson_merge_inputs_count") == {("words",): 1}
+        assert sum((await metrics(lab, "sponson_tokens_total")).values()) == 12
+        assert (await lab.proxy.status())["merging"]["waiting"] == 0
+        lines = [await lab.proxy.line_of(answer) for answer in given]
+        assert [line["merged"] for line in lines] == [3] * 3
+        assert sum(line["input_tokens"] for line in lines) == 9
+
+
+async def embed(lab: Lab, word: str) -> Answer:
+    return await lab.call("/v1/embeddings", {"model": "words", "input": word})
