@@ -25,7 +25,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 _FORMATS: Final = {b"gzip": (_GZIP,), b"x-gzip": (_GZIP,), b"deflate": (_ZLIB, _RAW)}
 """`deflate` is sent with and without a zlib header."""
-_ENDED: Final = frozenset({"completed", "incomplete"})
+_ENDED: Final = ("completed", "incomplete")
 """What `status` says of a response that will not change any more."""
 _OF_ONE_ANSWER: Final = frozenset(
     b"age connection content-length keep-alive proxy-authenticate proxy-authentication-info proxy-connection "
