@@ -8,7 +8,7 @@ from proxy.policy.build_providers import named
 from proxy.policy.problem import Path
 from proxy.policy.schema.saved import REDIS_PORT, Cache, Merge, RedisStore, split_redis
 from proxy.policy.snapshot import RedisSnapshot
-from proxy.policy.tree import Node
+from proxy.policy.tree import Node, deepest
 
 
 def build_cache(cache: Cache) -> CacheSettings:
@@ -28,11 +28,13 @@ def build_redis(root: Node, number: int, cache: Cache) -> RedisSnapshot | None:
     if not isinstance(cache.store, RedisStore):
         return None
     store = cache.store
-    here: Path = ("routes", number, "cache", "store", "password")
+    store_path: Path = ("routes", number, "cache", "store")
+    here: Path = (*store_path, "password")
     return RedisSnapshot(
         url=_whole(store.redis),
         username=store.username,
         password=None if store.password is None else named(root, here, store.password),
+        place=str(deepest(root, store_path).node.place),
     )
 
 

@@ -195,6 +195,8 @@ class RedisSnapshot:
     url: str
     username: str | None = None
     password: ValueSource | None = None
+    place: str = field(default="", compare=False)
+    """`file:line:column` in the policy, for messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from proxy.runtime import pipeline
 from proxy.runtime.idempotency import IdempotencyParts
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lanes import LaneParts
+from proxy.runtime.merging import MergingParts
 from proxy.runtime.models import TierParts
 from proxy.runtime.quotas import heeds
 from proxy.runtime.saving import SavingParts
@@ -163,6 +164,7 @@ class _RouteMaker:
         self._idle_wait = idle_wait
         self._idempotency = IdempotencyParts(shop)
         self._saving = SavingParts(shop)
+        self._merging = MergingParts(shop)
 
     def route(self, route: RouteSnapshot) -> RoutePlan:
         """Compiles a route of the policy."""
@@ -197,7 +199,11 @@ class _RouteMaker:
                 fallback,
                 tenants=self._tenants.stage(route, self._providers),
                 idempotency=self._idempotency.stage(route, self._providers),
-                saving=pipeline.Saving(response_cache=saving.cache, single_flight=saving.single_flight),
+                saving=pipeline.Saving(
+                    response_cache=saving.cache,
+                    single_flight=saving.single_flight,
+                    merging=self._merging.stage(route, self._providers),
+                ),
             ),
             prefix=prefix,
             total=route.total_seconds,

@@ -8,7 +8,7 @@ away: an assembly that fails leaves every core where it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from proxy.decisions.addresses import Openings, Site
 from proxy.decisions.places import Places
@@ -22,6 +22,15 @@ GRACE_SECONDS = 600.0
 
 T = TypeVar("T")
 Identity = tuple[Hashable, ...]
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A core with connections."""
+
+    async def close(self) -> None:
+        """Ends them."""
+        ...
 
 
 class _Kept:
@@ -136,6 +145,10 @@ class KeptState:
             elif kept.unused_since + GRACE_SECONDS <= now:
                 over.append(identity)
         return [self._kept.pop(identity).core for identity in over]
+
+    def closable(self) -> Iterator[Closable]:
+        """Yields what has to be closed when the process ends."""
+        return (kept.core for kept in list(self._kept.values()) if isinstance(kept.core, Closable))
 
     def all(self, kind: type[T]) -> Iterator[tuple[Identity, T, bool]]:
         """Yields (identity, core, in use) of one type, for `/status` and the ticker."""

@@ -15,6 +15,7 @@ from proxy.clock import Clock, Timer
 from proxy.decisions.admission import Admission
 from proxy.decisions.answers import Answers
 from proxy.decisions.breaker import Breaker
+from proxy.decisions.cached import Cached
 from proxy.downstream.admin import AdminServer, AdminSources
 from proxy.downstream.listen import CannotListen, bind, parse_address
 from proxy.downstream.rescue import rescue
@@ -25,7 +26,7 @@ from proxy.policy.source import PolicyBytes
 from proxy.runtime.alarm import Alarm
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.batching import BatchedObserver
-from proxy.runtime.kept_state import KeptState
+from proxy.runtime.kept_state import Closable, KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
 from proxy.runtime.log_line import RequestLog
 from proxy.runtime.machine import most_connections, most_waiting, open_files, shortages
@@ -181,8 +182,8 @@ class Process:
         await self.telemetry.shutdown(flush)
         await self.server.close()
         self.admin.close()
-        for _, pool, _ in self.kept.all(Pool):
-            await pool.close()
+        for core in self.kept.closable():
+            await core.close()
 
     def _current(self) -> Runtime:
         assert self._runtime is not None
@@ -232,9 +233,11 @@ class Process:
                 pool.keep_warm(now)
         for _, answers, _ in self.kept.all(Answers):
             answers.expire(now)
+        for _, cached, _ in self.kept.all(Cached):
+            cached.expire(now)
         for core in self.kept.expire(now):
-            if isinstance(core, Pool):
-                self._closing.append(start_task(core.close(), name="close pool"))
+            if isinstance(core, Closable):
+                self._closing.append(start_task(core.close(), name="close what no policy uses"))
         self._closing = [task for task in self._closing if not task.done()]
 
     def _admin_sources(self) -> AdminSources:

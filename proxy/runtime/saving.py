@@ -11,6 +11,7 @@ from proxy.decisions.likeness import Likeness, LikenessScope
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
 from proxy.policy.identities import Identity
+from proxy.policy.problem import PolicyError, Problem
 from proxy.policy.snapshot import ProviderSnapshot, ProviderTier, RedisSnapshot, RouteSnapshot, SpreadTier, StaleTier
 from proxy.ports import CacheStore
 from proxy.runtime.credentials import credential_headers, passes_credentials
@@ -110,25 +111,36 @@ class SavingParts:
 
     def _store(self, route: RouteSnapshot, settings: CacheSettings) -> CacheStore:
         if route.cache_redis is not None:
-            return self._redis(route.cache_redis)
+            return self._redis(route, route.cache_redis)
         shop, size = self._shop, settings.max_bytes
         was = _was(route, "cache", settings.scope)
         store = shop.kept.get(("cache", route.name, settings.scope), lambda: Cached(size), was=was)
         shop.later(lambda: store.reconfigure(size))
         return store
 
-    def _redis(self, server: RedisSnapshot) -> CacheStore:
-        # A library that only those need who have such a server.
+    def _redis(self, route: RouteSnapshot, server: RedisSnapshot) -> CacheStore:
+        # Only who has such a server pays for what speaks to it.
         from proxy.store.cache import RedisCache
+        from proxy.store.server import LibraryMissing
 
         shop = self._shop
         password = shop.secrets[server.password] if server.password is not None else None
-        store = shop.kept.get(
-            ("redis cache", server.url, server.username),
-            lambda: RedisCache(server.url, username=server.username, password=password, clock=shop.clock),
-        )
+
+        def connect() -> RedisCache:
+            return RedisCache(server.url, username=server.username, password=password, clock=shop.clock)
+
+        try:
+            store = shop.kept.get(("redis cache", server.url, server.username), connect)
+        except LibraryMissing as error:
+            raise PolicyError([_problem(route, server, str(error))]) from error
         shop.later(lambda: store.reconfigure(password))
         return store
+
+
+def _problem(route: RouteSnapshot, server: RedisSnapshot, message: str) -> Problem:
+    file, line, column = server.place.rsplit(":", 2)
+    path = f"routes.{route.name}.cache.store"
+    return Problem(file=file, line=int(line), column=int(column), path=path, message=message)
 
 
 def _was(route: RouteSnapshot, kind: str, *rest: str) -> list[Identity]:
