@@ -102,9 +102,10 @@ class Metrics:
     def ended(self, exchange: Exchange) -> None:
         """Counts a request, its attempts and its events; a refresh is nobody's request, but its attempts count."""
         facts = exchange.facts
-        if facts.cache is not None or facts.events:
+        cache = facts.cache
+        if cache is not None or facts.events:
             self._saved.count(facts)
-        if facts.cache is not CacheUse.REFRESH:
+        if cache is None or cache is not CacheUse.REFRESH:
             self._count_request(exchange, facts)
         for attempt in facts.attempts:
             self._count_attempt(attempt, facts)

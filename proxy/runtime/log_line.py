@@ -59,7 +59,7 @@ class RequestLog:
         if log.isEnabledFor(level):
             # Not `log.log`: it walks the stack for a place in the source that says nothing here.
             extra = {"fields": request_fields(exchange.request.method, facts)}
-            message = "request" if facts.cache is not CacheUse.REFRESH else "refresh"
+            message = "refresh" if facts.cache and facts.cache is CacheUse.REFRESH else "request"
             log.handle(log.makeRecord(log.name, level, "", 0, message, (), None, extra=extra))
 
     def happened(self, event: ProcessEvent) -> None:
