@@ -6,7 +6,7 @@ from typing import Final
 
 from proxy.decisions.answers import Answers
 from proxy.dialects.batchable import most_inputs
-from proxy.policy.snapshot import ProviderSnapshot, RouteSnapshot
+from proxy.policy.snapshot import ProviderSnapshot, RouteSnapshot, StaleTier
 from proxy.runtime.credentials import credential_headers, passes_credentials
 from proxy.runtime.idempotency import ANSWERS
 from proxy.runtime.targets import Provider
@@ -41,6 +41,7 @@ class MergingParts:
             credentials=self._credentials if apart else (),
             headers=tuple(name for name, _ in route.match.header),
             most=min(map(_most, asked), default=UNKNOWN),
+            stale_tier=next((n for n, tier in enumerate(route.tiers, 1) if isinstance(tier, StaleTier)), None),
         )
         return MergingStage(settings, scope, lanes=self._lanes, ledger=self._ledger, clock=self._shop.clock)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.clock import Clock
+from proxy.decisions.fallback import moves_on
 from proxy.decisions.leaving import kind_of_leaving
 from proxy.decisions.merging import Batch, Parcel
 from proxy.dialects.apportioning import shared_out
@@ -98,6 +99,15 @@ class MergedCall:
 
     def __repr__(self) -> str:
         return f"<MergedCall of {len(self.callers)}, {self.outcome or 'under way'}>"
+
+    @property
+    def failed(self) -> bool:
+        """Whether another tier may be asked instead; what the policy says itself is the last resort."""
+        outcome = self.outcome
+        if outcome is None or outcome.kind is OutcomeKind.OK:
+            return False
+        answered = outcome.kind is OutcomeKind.ANSWERED
+        return answered or moves_on(outcome, own_key=True, repeatable=True, resendable=True)
 
     @property
     def present(self) -> list[Caller]:

@@ -34,6 +34,7 @@ class MergeScope:
 
     `credentials`: the headers that tell callers apart, where what they bring goes along or they are to stay apart.
     `headers` make a difference beside the usual ones. `most`: inputs that every provider of the route takes at once.
+    `stale_tier` is the number of the tier that gives kept answers, None for none.
     """
 
     route: bytes
@@ -41,6 +42,7 @@ class MergeScope:
     credentials: Sequence[str] = ()
     headers: Sequence[str] = ()
     most: int
+    stale_tier: int | None = None
 
 
 class OpenLane:
@@ -137,7 +139,21 @@ class MergingStage:
             return await self._alone(lane, batch, caller)
         if call.singly:
             return await caller.call_next(exchange)
+        if self._scope.stale_tier is not None and exchange.alike and call.failed:
+            own = await self._own_stale(caller, self._scope.stale_tier)
+            if own.committed:
+                return own
         return call.answer(caller)
+
+    async def _own_stale(self, caller: Caller, tier: int) -> Outcome:
+        """Asks for what is kept for this one: a merged call has no kept answer, for it is like no other one."""
+        exchange, facts = caller.exchange, caller.exchange.facts
+        before = facts.tier, facts.provider, facts.model
+        exchange.first_tier = tier
+        outcome = await caller.call_next(exchange)
+        if not outcome.committed:
+            facts.tier, facts.provider, facts.model = before
+        return outcome
 
     def _lane(self, caller: Caller, now: float) -> OpenLane | None:
         """Returns the lane of a request; None whose body may be read in several ways."""
