@@ -12,7 +12,14 @@ from __future__ import annotations
 from itertools import product
 
 from proxy.decisions.lanes import LaneSettings, group_of
-from proxy.policy.snapshot import KeySnapshot, PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
+from proxy.policy.snapshot import (
+    KeySnapshot,
+    PolicySnapshot,
+    ProviderSnapshot,
+    ProviderTier,
+    RedisSnapshot,
+    RouteSnapshot,
+)
 
 Identity = tuple[str, ...]
 
@@ -41,6 +48,11 @@ def of_route(kind: str, route: RouteSnapshot, *rest: str) -> tuple[Identity, ...
 def of_cache(route: RouteSnapshot, scope: str) -> tuple[Identity, ...]:
     """Returns the identity of a route's answers in memory, then the earlier ones: each scope has its own."""
     return of_route("cache", route, scope)
+
+
+def of_server(server: RedisSnapshot) -> Identity:
+    """Returns the identity of a server that keeps answers: a route that comes to name it uses what is there."""
+    return "redis cache", server.url, server.username or ""
 
 
 def of_lane(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.decisions.lanes import LaneSettings
-from proxy.policy.identities import of_budget, of_cache, of_key, of_lane, of_provider, of_route, own_route
-from proxy.policy.snapshot import KeySnapshot, RouteSnapshot, ValueSource
+from proxy.policy.identities import of_budget, of_cache, of_key, of_lane, of_provider, of_route, of_server, own_route
+from proxy.policy.snapshot import KeySnapshot, RedisSnapshot, RouteSnapshot, ValueSource
 from tests.policy.samples import provider
 
 ALPHA = replace(provider(), name="alpha")
@@ -60,3 +60,9 @@ def test_answers_of_each_scope_are_kept_apart() -> None:
     route = RouteSnapshot(name="talk", was="chat")
     assert of_cache(route, "tenant") == (("cache", "talk", "tenant"), ("cache", "chat", "tenant"))
     assert not set(of_cache(route, "tenant")) & set(of_cache(route, "route"))
+
+
+def test_a_server_goes_by_its_address_and_its_user() -> None:
+    server = RedisSnapshot(url="redis://h:6379/0", password=ValueSource(env="P"))
+    assert of_server(server) == of_server(replace(server, password=None)) == ("redis cache", "redis://h:6379/0", "")
+    assert of_server(server) != of_server(replace(server, username="u"))

@@ -12,11 +12,24 @@ from itertools import product
 from typing import Final
 
 from proxy.decisions.deadline import answer_pace
-from proxy.policy.identities import Identity, learns, of_budget, of_key, of_lane, of_provider, of_route, own_route
+from proxy.policy.identities import (
+    Identity,
+    learns,
+    of_budget,
+    of_cache,
+    of_key,
+    of_lane,
+    of_provider,
+    of_route,
+    of_server,
+    own_route,
+)
 from proxy.policy.snapshot import PolicySnapshot, ProviderSnapshot, ProviderTier, RouteSnapshot
 
 ANY_MODEL: Final = "*"
 OTHER: Final = "other"
+ALWAYS: Final = ("bodies", "answers", "keyed calls", "flights", "refreshes", "merge lanes")
+"""Kinds of cores that every policy uses, one of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +82,14 @@ def renamings(
 
 def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
     """Yields the identity of every core that the policy uses, each with those it may have had before renamings."""
-    yield from ((("bodies",),), (("answers",),), (("keyed calls",),))
+    yield from (((kind,),) for kind in ALWAYS)
     if policy.concurrency is not None:
         yield (("process",),)
     if policy.tenants is not None:
         yield (("tenants",),)
     for route in policy.routes or ():
         yield of_route("idempotency", route)
+        yield from _saved(route)
     for provider in policy.providers:
         for kind, *rest in (*_own(provider), *_targets(policy, provider)):
             yield of_provider(kind, provider, *rest)
@@ -85,6 +99,18 @@ def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
         yield of_route("idempotency", own)
         for route in (own, *(route for route, _ in asking(policy, provider.name))):
             yield of_budget(route, provider)
+
+
+def _saved(route: RouteSnapshot) -> Iterator[tuple[Identity, ...]]:
+    """The cores of a route's saved work; a server that keeps answers is shared by all routes that name it."""
+    if route.cache is not None or route.single_flight:
+        yield of_route("cache name", route)
+    if route.cache is not None:
+        yield of_route("cache counts", route)
+        server = route.cache_redis
+        yield of_cache(route, route.cache.scope) if server is None else (of_server(server),)
+    if route.merge is not None:
+        yield of_route("merge name", route)
 
 
 def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, ...]]:

@@ -21,6 +21,8 @@ MODELS = ("large", "small")
 SECRETS = {f"KEY_{number}": f"secret {number}" for number in range(3)}
 RATES = st.sampled_from([None, None, 0, 60])
 LIMITS = st.sampled_from([None, 0, 3, 7])
+CACHES: tuple[dict[str, Any], ...] = ({"ttl": "5m"}, {"ttl": "1m", "scope": "route", "max_bytes": "1MiB"})
+"""In memory: a server would be dialled."""
 
 
 def written(policy: Mapping[str, Any]) -> str:
@@ -122,6 +124,9 @@ def _route(draw: st.DrawFn, providers: list[str]) -> dict[str, Any]:
         draw,
         mode=st.sampled_from([None, "observe"]),
         lanes=st.sampled_from([None, None, [{"max_output": 100, "share": 0.3}]]),
+        cache=st.sampled_from([None, None, *CACHES]),
+        single_flight=st.sampled_from([None, None, True]),
+        merge=st.sampled_from([None, None, {}, {"max": 4, "scope": "route"}]),
         **{"class": st.sampled_from([None, "P0", "P2"])},
     )
     return {"match": match, "tiers": tiers, **more}
