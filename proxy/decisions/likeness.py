@@ -6,7 +6,7 @@ version headers, and every field of the body. A request about which anything is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -33,6 +33,8 @@ VERSION_HEADERS: Final = (
     "origin",
 )
 """Headers, in lower case, on which answers depend."""
+_OF_VENDORS: Final = ("anthropic-", "openai-", "x-goog-")
+"""Begin the headers in which vendors put versions, accounts and switches; there are new ones every year."""
 _CONDITIONS: Final = frozenset(
     {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
 )
@@ -61,10 +63,12 @@ def wish_of(fields: Fields) -> Wish:
     return Wish.REFRESH if "no-cache" in words or "our refresh" in words else Wish.NOTHING
 
 
-def headers_of(fields: Fields, names: Iterable[str]) -> Iterator[bytes]:
-    """Yields what these headers (in lower case) say, so that no two sets of lines look alike."""
-    for name in names:
-        if name not in fields.shape.first:
+def headers_of(fields: Fields, names: Collection[str]) -> Iterator[bytes]:
+    """Yields what these headers (in lower case) and all of vendors say; no two sets of lines look alike."""
+    present = fields.shape.first
+    vendors = sorted(name for name in present if name.startswith(_OF_VENDORS) and name not in names)
+    for name in (*names, *vendors):
+        if name not in present:
             continue
         values = fields.getall(name)
         yield name.encode("latin-1", "replace")

@@ -27,6 +27,12 @@ _FORMATS: Final = {b"gzip": (_GZIP,), b"x-gzip": (_GZIP,), b"deflate": (_ZLIB, _
 """`deflate` is sent with and without a zlib header."""
 _ENDED: Final = ("completed", "incomplete")
 """What `status` says of a response that will not change any more."""
+_STATES: Final = ("status", "processing_status")
+_RUNNING: Final = (
+    *("queued", "pending", "validating", "processing", "running", "in_progress", "finalizing"),
+    *("canceling", "cancelling"),
+)
+"""What jobs say while they will still change: who asks again waits for news."""
 _OF_ONE_ANSWER: Final = frozenset(
     b"age connection content-length keep-alive proxy-authenticate proxy-authentication-info proxy-connection "
     b"set-cookie set-cookie2 te trailer transfer-encoding upgrade".split()
@@ -133,7 +139,7 @@ def _sound(body: bytes, operation: Operation | None) -> bool:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
         return False
-    if error_in(document) is not None:
+    if error_in(document) is not None or _running(document):
         return False
     if operation is None:
         return True
@@ -141,6 +147,10 @@ def _sound(body: bytes, operation: Operation | None) -> bool:
         # Services for embeddings and ranking answer with bare lists.
         return isinstance(document, list)
     return _settled(document, operation) and not _any_failed(document.get("choices"))
+
+
+def _running(document: Any) -> bool:
+    return isinstance(document, dict) and any(document.get(name) in _RUNNING for name in _STATES)
 
 
 def _settled(document: dict[str, Any], operation: Operation) -> bool:

@@ -53,6 +53,11 @@ ONE_CHANGE: dict[str, Exchange] = {
         for header in VERSION_HEADERS
         for value in ("", "a", "b")
     },
+    **{
+        f"{header} {value}": asked(headers=[(header, value)])
+        for header in ("openai-safety-identifier", "anthropic-new-switch", "X-Goog-User-Project")
+        for value in "ab"
+    },
     "two lines": asked(headers=[("accept", "a"), ("accept", "b")]),
     "two lines, other order": asked(headers=[("accept", "b"), ("accept", "a")]),
     "one line with both": asked(headers=[("accept", "a, b")]),
@@ -167,13 +172,15 @@ def test_reading_the_head_is_not_reading_it_all() -> None:
 
 
 NAMES = ("a", "b", "c")
-LINES = st.lists(st.tuples(st.sampled_from([b"a", b"A", b"b", b"c", b"d"]), st.binary(max_size=3)), max_size=5)
+LINES = st.lists(
+    st.tuples(st.sampled_from([b"a", b"A", b"b", b"c", b"d", b"openai-x"]), st.binary(max_size=3)), max_size=5
+)
 
 
 def values_of(lines: list[tuple[bytes, bytes]]) -> list[list[str]]:
     """A reference: what each of the headers says, line by line; white space around it says nothing."""
     fields = fields_of(lines)
-    return [fields.getall(each) for each in NAMES]
+    return [fields.getall(each) for each in (*NAMES, "openai-x")]
 
 
 @given(LINES, LINES)

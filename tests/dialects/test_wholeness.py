@@ -119,7 +119,17 @@ def test_two_types_are_no_type() -> None:
 def test_a_response_is_kept_when_it_has_ended(status: Any, keeps: bool) -> None:
     body = orjson.dumps({"id": "r", "status": status, "error": None, "output": []})
     assert (given_again(answer(body), "/v1/responses") is not None) == keeps
-    assert given_again(answer(body), CHAT) is not None
+
+
+@pytest.mark.parametrize(("name", "state", "keeps"), [
+    ("status", "in_progress", False), ("status", "validating", False), ("processing_status", "canceling", False),
+    ("status", "completed", True), ("processing_status", "ended", True), ("status", "failed", True),
+    ("status", ["queued"], True), ("state", "queued", True),
+])  # fmt: skip
+@pytest.mark.parametrize("operation", [None, operation_of(CHAT)])
+def test_the_state_of_a_job_that_runs_is_not_kept(name: str, state: Any, keeps: bool, operation: Any) -> None:
+    what = answer(orjson.dumps({"id": "b", name: state}))
+    assert (kept(what, operation=operation, stream=False, keyed=frozenset()) is not None) == keeps
 
 
 @pytest.mark.parametrize(
