@@ -31,7 +31,7 @@ from tests.bench.saved.calls import (
     vector_question,
     vector_questions,
 )
-from tests.bench.saved.merging import BUSY, HALF, Load, Merging, Phase, Way
+from tests.bench.saved.merging import BUSY, CROWD, LIMIT, Load, Merging, Phase, Way
 from tests.bench.saved.origins import READY_SECONDS, Counts, Origin, origin
 from tests.bench.saved.tables import print_saved
 from tests.bench.test_limits import surroundings
@@ -176,12 +176,10 @@ class TestShortRuns:
         lengths = merging.Lengths(warm_up=0.2, random=1.0, closed=0.5, quiet=3)
         async with surroundings(tmp_path) as around:
             measured = await merging.run(around, lengths)
-        assert [(phase.way, phase.load) for phase in measured.phases] == list(merging.PHASES)
         assert all(phase.taken.calls > 0 and phase.taken.failed == 0 for phase in measured.phases)
         assert all(1 <= phase.model_inputs / phase.model_calls <= merging.MOST for phase in measured.phases)
         assert all(phase.model_inputs == phase.model_calls for phase in measured.phases if phase.way is Way.SINGLE)
-        (crowd,) = [phase for phase in measured.phases if phase.load == merging.CROWD]
-        assert crowd.model_inputs > crowd.model_calls
+        assert measured.crowd.model_inputs > measured.crowd.model_calls
 
     async def test_reuse(self, tmp_path: Path) -> None:
         lengths = reuse.Lengths(warm_up=1.0, counted=2.0, pauses=2)
@@ -202,14 +200,18 @@ class TestShortRuns:
 
 def merged(*, quiet: float = 12.0, **changes: Any) -> Merging:
     fine = Taken(calls=4000, per_second=314.0, p50_ms=20.0, p99_ms=40.0, failed=0)
-    half = replace(fine, per_second=50.0, p99_ms=45.0)
 
-    def phase(way: Way, load: Load) -> Phase:
-        taken = half if load == HALF else replace(fine, **changes) if load == BUSY else fine
-        return Phase(way=way, load=load, taken=taken, model_calls=100, model_inputs=400)
+    def phase(way: Way, load: Load, **changes: Any) -> Phase:
+        return Phase(way=way, load=load, taken=replace(fine, **changes), model_calls=100, model_inputs=400)
 
-    phases = tuple(phase(way, load) for way, load in merging.PHASES)
-    return Merging(phases=phases, quiet_ms={Way.SINGLE: 12.0, Way.MERGED: quiet})
+    return Merging(
+        limit=phase(Way.SINGLE, LIMIT, per_second=90.0),
+        half=phase(Way.SINGLE, Load(per_second=45.0), per_second=45.0, p99_ms=45.0),
+        busy=phase(Way.MERGED, BUSY, **changes),
+        few=phase(Way.MERGED, LIMIT),
+        crowd=phase(Way.MERGED, CROWD),
+        quiet_ms={Way.SINGLE: 12.0, Way.MERGED: quiet},
+    )
 
 
 def reused(**changes: Any) -> list[reuse.Side]:
@@ -275,4 +277,4 @@ def test_table_shows_reference_and_goal_beside_what_was_measured() -> None:
 
 def test_figures_can_be_written_as_json() -> None:
     figures = [asdict(merged()), *map(asdict, reused()), asdict(shared())]
-    assert json.loads(json.dumps(figures))[0]["phases"][0]["way"] == "one at a time"
+    assert json.loads(json.dumps(figures))[0]["limit"]["way"] == "one at a time"

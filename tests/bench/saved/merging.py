@@ -3,7 +3,7 @@
 The model works on one call at a time: 10 ms for one input, 5 % of that for each further one, so a hundred single calls
 a second. Requests have one input each. They come at random moments, at a rate that does not wait for answers, or from
 callers that ask again once they are answered. Both sides have the same policy but for `merge`;
-both let two calls through, so that the model finds the next one when it has done one.
+both know that it works on one call at a time.
 
 The quiet lane: one request at a time with pauses much longer than the window, to both sides in turn.
 """
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from random import Random
 from statistics import median
 from time import perf_counter
@@ -47,7 +48,7 @@ providers:
   alpha:
     base_url: {url}/v1
     keys: [{{id: a1, env: BENCH_KEY_ALPHA}}]
-    limits: {{concurrency: 2}}
+    limits: {{concurrency: 1}}
     queue: {{max: 2000}}
     timeouts: {{queue: 30s}}
 routes:
@@ -74,14 +75,12 @@ class Load:
     callers: int = 0
 
     def __str__(self) -> str:
-        return f"{self.callers} callers" if self.callers else f"{self.per_second:g} requests/s at random"
+        return f"{self.callers} callers" if self.callers else f"{self.per_second:.0f} requests/s at random"
 
 
-HALF = Load(per_second=CAPACITY / 2)
 BUSY = Load(per_second=OFFERED)
 LIMIT = Load(callers=FEW)
 CROWD = Load(callers=MANY)
-PHASES = ((Way.SINGLE, HALF), (Way.SINGLE, LIMIT), (Way.MERGED, BUSY), (Way.MERGED, LIMIT), (Way.MERGED, CROWD))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +108,21 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """All loads, and the medians in ms of requests to a quiet lane."""
+    """One call for each request at its limit, and at half of that; merged calls under each load; and the medians in ms
+    of requests to a quiet lane.
+    """
 
-    phases: tuple[Phase, ...]
+    limit: Phase
+    half: Phase
+    busy: Phase
+    few: Phase
+    crowd: Phase
     quiet_ms: Mapping[Way, float]
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """One after the other."""
+        return self.limit, self.half, self.busy, self.few, self.crowd
 
 
 async def run(around: Surroundings, lengths: Lengths = Lengths()) -> Merging:
@@ -120,8 +130,16 @@ async def run(around: Surroundings, lengths: Lengths = Lengths()) -> Merging:
     with ExitStack() as stack:
         model = start_provider(around, stack, "merging", FLAGS)
         sides = {way: _start(around, stack, model, way) for way in Way}
-        phases = [await _measure(model, sides[way], way, load, lengths=lengths) for way, load in PHASES]
-        return Merging(phases=tuple(phases), quiet_ms=await _quiet(sides, lengths.quiet))
+        single, merged = (partial(_measure, model, sides[way], way, lengths=lengths) for way in Way)
+        limit = await single(LIMIT)
+        return Merging(
+            limit=limit,
+            half=await single(Load(per_second=limit.taken.per_second / 2)),
+            busy=await merged(BUSY),
+            few=await merged(LIMIT),
+            crowd=await merged(CROWD),
+            quiet_ms=await _quiet(sides, lengths.quiet),
+        )
 
 
 def _start(around: Surroundings, stack: ExitStack, model: Provider, way: Way) -> Sponson:
@@ -165,23 +183,24 @@ async def _quiet(sides: Mapping[Way, Sponson], pairs: int) -> dict[Way, float]:
 
 def findings(measured: Merging) -> list[Finding]:
     """Returns each load, those beside a reference with the goal."""
-    told = {(phase.way, phase.load): phase for phase in measured.phases}
-    half, busy = told[Way.SINGLE, HALF].taken, told[Way.MERGED, BUSY].taken
+    half, busy = measured.half.taken, measured.busy.taken
     return [
-        *(_plain(phase) for phase in measured.phases if (phase.way, phase.load) != (Way.MERGED, BUSY)),
+        _plain(measured.limit, reference=f"{CAPACITY:g}/s"),
+        _plain(measured.half),
         Finding(
             name=f"merging: {BUSY}, merged",
-            measured=_text(told[Way.MERGED, BUSY]),
+            measured=_text(measured.busy),
             reference=f"{REFERENCE:g}/s",
             goal=f"≥ {GOAL:g}/s, P99 ≤ {half.p99_ms:.0f} ms",
             holds=busy.per_second >= GOAL and busy.p99_ms <= half.p99_ms and not busy.failed,
         ),
+        _plain(measured.few),
+        _plain(measured.crowd),
         _of_quiet(measured.quiet_ms),
     ]
 
 
-def _plain(phase: Phase) -> Finding:
-    reference = f"{CAPACITY:g}/s" if (phase.way, phase.load) == (Way.SINGLE, LIMIT) else ""
+def _plain(phase: Phase, *, reference: str = "") -> Finding:
     return Finding(name=f"merging: {phase.load}, {phase.way}", measured=_text(phase), reference=reference)
 
 
@@ -196,7 +215,7 @@ def _text(phase: Phase) -> str:
 def _of_quiet(quiet_ms: Mapping[Way, float]) -> Finding:
     added = quiet_ms[Way.MERGED] - quiet_ms[Way.SINGLE]
     return Finding(
-        name="merging: what it adds to a request when nothing else comes, median",
+        name="merging: added where nothing else comes, median",
         measured=f"{added:+.2f} ms ({quiet_ms[Way.MERGED]:.2f} / {quiet_ms[Way.SINGLE]:.2f})",
         goal=f"none (within {QUIET_GOAL_MS:g} ms)",
         holds=added <= QUIET_GOAL_MS,
