@@ -214,6 +214,8 @@ class MergedCall:
         made = [part.made if part is not None else 0 for part in dealt]
         usages = shared_out(known.usage, given=given, made=made)
         for caller, part, usage in zip(self.callers, dealt, usages, strict=True):
+            if caller.gone:
+                continue
             facts = caller.exchange.facts
             facts.tier, facts.provider, facts.model = known.tier, known.provider, known.model
             facts.usage = usage
