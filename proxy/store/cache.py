@@ -177,8 +177,7 @@ class RedisCache:
             self._lookups.clear()
             if self._closed:
                 self._writes.clear()
-            for client in clients:
-                await client.aclose()
+            await asyncio.gather(*(client.aclose() for client in clients), return_exceptions=True)
 
     async def _write(self, client: Redis) -> None:
         while not _cancelled():

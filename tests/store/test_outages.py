@@ -97,6 +97,23 @@ async def test_a_user_of_its_own_and_a_changed_password(server: RedisServer) -> 
     await client.aclose()
 
 
+async def test_connections_that_the_server_has_closed_are_noticed_before_they_are_used(
+    server: RedisServer, cache: RedisCache
+) -> None:
+    await server.start()
+    keep(await up(cache), b"name", b"kept")
+    await settled(cache)
+    client = raw(server)
+    await command(client, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await client.ping()
+    assert await found_again(cache, b"name") == b"kept"
+    keep(cache, b"other", b"kept too")
+    await settled(cache)
+    assert await found_again(cache, b"other") == b"kept too"
+    assert cache.statistics().errors == {}
+    await client.aclose()
+
+
 @pytest.mark.parametrize("how", ["memory", "readonly", "not allowed"])
 async def test_a_server_that_refuses_writes_still_answers(
     how: str, server: RedisServer, cache: RedisCache, caplog: pytest.LogCaptureFixture
