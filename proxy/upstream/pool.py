@@ -23,6 +23,8 @@ LONGEST_LIFE_SECONDS: Final = 300.0
 EARLIEST: Final = 0.8
 """The part of the longest life after which the first of the connections that were opened together retires."""
 GOLDEN: Final = 0.6180339887498949
+RECENT_SECONDS: Final = 0.5
+"""No server ends a connection that rested for less: the event loop's word is enough."""
 LEAD_SECONDS: Final = 2.0
 """What ends within this is replaced already, where connections are kept ready."""
 LEAD_PART: Final = 0.2
@@ -101,14 +103,21 @@ class Pool:
         return f"<Pool {self.address} {self.idle} idle, {self.dials} dials, {self.reuses} reuses>"
 
     def take(self, now: float) -> UpstreamConnection | None:
-        """Returns a connection that is alive and silent, or None: then dial."""
-        oldest = now - self._rests
+        """Returns a connection that is alive and silent, or None: then dial.
+
+        Of one that has rested for a while the system is asked too: its server's own idle time may just have ended.
+        """
+        oldest, recent = now - self._rests, now - RECENT_SECONDS
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest and connection.retire_at > now:
-                self.reuses += 1
-                return connection
-            self._end(connection, self._why(connection, now), now)
+            since = connection.idle_since
+            if connection.usable and since > oldest and connection.retire_at > now:
+                if since > recent or not has_news(connection):
+                    self.reuses += 1
+                    return connection
+                self._end(connection, Ending.PEER, now)
+            else:
+                self._end(connection, self._why(connection, now), now)
         return None
 
     def take_silent(self, now: float) -> UpstreamConnection | None:

@@ -13,6 +13,7 @@ import pytest
 from proxy.outcome import OutcomeKind
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
+from proxy.upstream.pool import RECENT_SECONDS, Ending
 from tests.fakes import CHAT
 from tests.upstream.peer import PATIENCE_SECONDS, RESET_ON_CLOSE, Peer, answering
 from tests.upstream.rig import JSON_HEAD, Rig, with_length
@@ -48,9 +49,11 @@ async def served_once() -> AsyncIterator[tuple[Rig, socket.socket, socket.socket
         await rig.pool.close()
 
 
-@pytest.mark.parametrize("why", ["repeatable", "replayable"])
+@pytest.mark.parametrize("why", ["repeatable", "replayable", "rested"])
 @pytest.mark.parametrize("way", ["fin", "reset", "half-close", "bytes"])
-async def test_what_must_not_be_sent_twice_is_not_sent_where_its_peer_has_just_ended(way: str, why: str) -> None:
+async def test_what_must_not_be_sent_twice_or_comes_after_a_rest_goes_to_no_peer_that_has_ended(
+    way: str, why: str
+) -> None:
     async with served_once() as (rig, accepted, listener):
         # The event loop does not run between this and the choice of the connection: it has not heard of it.
         if way == "bytes":
@@ -61,10 +64,12 @@ async def test_what_must_not_be_sent_twice_is_not_sent_where_its_peer_has_just_e
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE if way == "reset" else NO_LINGER)
             accepted.close()
         serving = asyncio.ensure_future(serve(listener))
-        outcome, attempt = await rig.call(CHAT, **{why: False})
+        if why == "rested":
+            rig.clock.advance(RECENT_SECONDS)
+        outcome, attempt = await rig.call(CHAT, **({why: False} if why != "rested" else {}))
         (await serving).close()
         assert (outcome.kind, attempt.reused, rig.pool.dials) == (OutcomeKind.OK, False, 2)
-        assert rig.pool.reuses == 0
+        assert (rig.pool.reuses, rig.pool.ended) == (0, {Ending.PEER: 1})
 
 
 async def test_a_silent_connection_serves_what_must_not_be_sent_twice() -> None:
