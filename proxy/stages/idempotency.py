@@ -108,7 +108,9 @@ class IdempotencyStage:
             if (conflict := _conflict(mark, flight.mark)) or (conflict := _unshared(call)):
                 return self._refused(conflict)
             self._calls.joined += 1
-            exchange.note(self._clock.now(), Shared(how=Sharing.JOINED))
+            trace = call.work.facts.trace
+            link = (trace.trace_id, trace.span_id) if trace is not None else None
+            exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link))
             return await call.serve(exchange)
         known = self._answers.find(name, self._clock.now())
         if known is not None:

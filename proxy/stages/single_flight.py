@@ -87,7 +87,8 @@ class SingleFlightStage:
     async def _joined(self, exchange: Exchange, call: SharedCall) -> Outcome:
         self._flights.joined += 1
         facts, trace = exchange.facts, call.work.facts.trace
-        facts.cache = CacheUse.SHARED
+        if facts.cache is not CacheUse.REFRESH:
+            facts.cache = CacheUse.SHARED
         link = (trace.trace_id, trace.span_id) if trace is not None else None
         exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link))
         exchange.forget_body()

@@ -24,8 +24,11 @@ class StaleAnswer:
         self._clock = clock
 
     async def __call__(self, exchange: Exchange) -> Outcome:
-        """Gives what is kept; a refusal without a reason of its own where there is nothing."""
-        name = exchange.alike
+        """Gives what is kept; a refusal without a reason of its own where there is nothing.
+
+        A refresh wants no kept answer: it has failed where all others have.
+        """
+        name = exchange.alike if exchange.facts.cache is not CacheUse.REFRESH else b""
         found = await self._store.find(name, self._clock.now()) if name else None
         if found is None or found.age > self._max_age:
             return Outcome(OutcomeKind.REFUSED, detail="no answer is kept that could be given instead")

@@ -16,12 +16,14 @@ from tests.integration.messages import CHAT, answers, in_turn, says, when
 from tests.integration.test_telemetry import exporting
 from tests.otel.sink import Sink, attributes, collector
 
+STALE = {"stale_cache": {"max_age": "1h"}}
 POLICY: dict[str, Any] = {
     "version": 1,
     "providers": {"alpha": {"breaker": "off"}},
     "routes": [
         route("kept", "alpha", cache={"ttl": "10m"}),
         route("old", "alpha", cache={"ttl": "1ms", "stale_while_revalidate": "10m"}),
+        route("both", "alpha", STALE, cache={"ttl": "1ms", "stale_while_revalidate": "10m"}, retry={"attempts": 1}),
         route("words", "alpha", merge={"window": "1s", "max": 3}),
     ],
 }
@@ -91,7 +93,7 @@ async def test_saved_calls_and_tokens_are_counted_and_those_spent_only_once() ->
         assert saved == {("input", "false", "hit", "kept"): 15, ("output", "false", "hit", "kept"): 9}
         assert sum((await metrics(lab, "sponson_tokens_total")).values()) == 8
         assert await metrics(lab, "sponson_cache_requests_total") == {("miss", "kept"): 1, ("hit", "kept"): 3}
-        assert await metrics(lab, "sponson_cache_entries") == {("kept",): 1, ("old",): 0}
+        assert await metrics(lab, "sponson_cache_entries") == {("kept",): 1, ("old",): 0, ("both",): 0}
         assert (await metrics(lab, "sponson_cache_offered_total"))["kept", "kept"] == 1
 
 
@@ -182,3 +184,16 @@ async def test_a_merged_call_links_all_whom_it_was_made_for(sink: Sink) -> None:
 
 async def embed(lab: Lab, word: str) -> Answer:
     return await lab.call("/v1/embeddings", {"model": "words", "input": word})
+
+
+async def test_a_refresh_that_ends_with_the_kept_answer_is_still_nobodys_request() -> None:
+    async with Lab(POLICY) as lab:
+        lab["alpha"].script = in_turn(says("one"), answers(503))
+        await ask(lab, "both")
+        await asyncio.sleep(0.01)
+        assert (await ask(lab, "both")).header("x-sponson-cache") == "stale"
+        await lab.proxy.until(lambda status: status["refreshes"] == {"running": 0, "started": 1}, within=20)
+        assert sum((await metrics(lab, "sponson_requests_total")).values()) == 2
+        assert await metrics(lab, "sponson_cache_requests_total") == {("miss", "both"): 1, ("stale", "both"): 1}
+        assert (await metrics(lab, "sponson_saved_calls_total")) == {("stale", "both"): 1}
+        assert await metrics(lab, "sponson_cache_refreshes_total") == {("upstream_error", "both"): 1}

@@ -202,3 +202,19 @@ async def test_all_leave_in_every_step() -> None:
         await settle()
         assert saved.at_rest
         assert all(task.cancelled() for task in tasks)
+
+
+async def test_a_refresh_that_joins_a_call_stays_a_refresh() -> None:
+    saved = Saved()
+    await saved.kept()
+    saved.clock.advance(15.0)
+    _, asking = await saved.ask(klass="P2", headers=(("cache-control", "no-cache"),))
+    stale, answered = await saved.ask()
+    await answered
+    saved.script.answer()
+    await asking
+    await settle()
+    assert stale.facts.cache is CacheUse.STALE
+    (refresh,) = saved.seen.ended_ones
+    assert (refresh.facts.cache, len(saved.script.works)) == (CacheUse.REFRESH, 1)
+    assert saved.at_rest
