@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.canonical import DEEPEST, canonical
+from proxy.dialects.canonical import DEEPEST, MOST_MARKS, SHORT, canonical
 
 NOTHING = frozenset[str]()
 
@@ -78,6 +78,33 @@ def test_absurd_depth_is_equal_to_nothing(levels: int, opens: str, closes: str) 
 def test_sensible_depth_is_read() -> None:
     levels = DEEPEST - 1
     assert plain('{"a":' + "[" * levels + "]" * levels + "}")
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", '""', '{"a":1}'])
+def test_absurdly_many_parts_are_equal_to_nothing(part: str) -> None:
+    marks = sum(map(part.count, '"[{'))
+    most = (MOST_MARKS - 4) // marks
+    assert plain('{"a":[' + ",".join([part] * most) + "]}")
+    assert refused('{"a":[' + ",".join([part] * (most + 1)) + "]}")
+
+
+@pytest.mark.parametrize("size", [1, SHORT, SHORT + 1, 3 * SHORT])
+def test_long_arrays_are_spelled_like_short_ones(size: int) -> None:
+    arrays = [
+        ["1"] * size,
+        ["1"] * (size - 1) + ["1.0"],
+        ["1"] * (size - 1) + ['"1"'],
+        ["1"] * (size + 1),
+        ["11"] * size,
+    ]
+    bodies = [plain(f'{{"a":[{",".join(array)}]}}') for array in arrays]
+    assert len(set(bodies)) == len(bodies)
+    assert bodies[0] == b"{1:a[" + b"1;" * size + b"]}"
+
+
+def test_many_numbers_and_long_texts_are_no_absurdity() -> None:
+    assert plain('{"input":[' + ",".join(["1"] * 2 * MOST_MARKS) + "]}")
+    assert plain('{"input":"' + "x" * 5 * MOST_MARKS + '"}')
 
 
 def test_repeated_keys_are_found_in_ignored_fields_too() -> None:
