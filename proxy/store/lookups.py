@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 0.05
 """How long a request waits for a lookup (`semantics.md` §6a)."""
 BATCH = 8
+"""Names that are asked for in one go: each may bring a large entry."""
+TOGETHER = 256
+"""Lookups in one go; many may be for one name."""
 WAITING_MAX = 4096
 
 
@@ -72,8 +75,10 @@ class Lookups:
         """Waits for lookups that somebody still waits for, and returns the next ones."""
         while True:
             lookups = [await self._queue.get()]
-            while len(lookups) < BATCH and not self._queue.empty():
-                lookups.append(self._queue.get_nowait())
+            keys = {lookups[0].key}
+            while len(keys) < BATCH and len(lookups) < TOGETHER and not self._queue.empty():
+                lookups.append(lookup := self._queue.get_nowait())
+                keys.add(lookup.key)
             if lookups := [lookup for lookup in lookups if not lookup.reply.done()]:
                 return lookups
 
@@ -82,15 +87,17 @@ class Lookups:
 
         The time that is left is read before the entry: should a newer one come between, it seems older than it is.
         """
-        pipeline = client.pipeline(transaction=False)
-        for lookup in lookups:
-            _ = pipeline.pttl(lookup.key)
-            _ = pipeline.getrange(lookup.key, 0, ENTRY_MAX)
+        pipeline, keys = client.pipeline(transaction=False), dict.fromkeys(lookup.key for lookup in lookups)
+        for key in keys:
+            _ = pipeline.pttl(key)
+            _ = pipeline.getrange(key, 0, ENTRY_MAX)
         self._under_way.update(lookups)
         try:
             replies = await pipeline.execute(raise_on_error=False)
             self._heard_at, self.silent = self._clock.now(), False
-            for lookup, left, entry in zip(lookups, replies[::2], replies[1::2], strict=True):
+            found = dict(zip(keys, zip(replies[::2], replies[1::2], strict=True), strict=True))
+            for lookup in lookups:
+                left, entry = found[lookup.key]
                 lookup.answer((left, entry) if isinstance(left, int) and isinstance(entry, bytes) else None)
         finally:
             self._under_way.difference_update(lookups)

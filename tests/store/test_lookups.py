@@ -9,7 +9,7 @@ import pytest
 
 from proxy.ports import Found
 from proxy.store.codec import encode
-from proxy.store.lookups import BATCH, LIMIT_SECONDS, WAITING_MAX, Lookups
+from proxy.store.lookups import BATCH, LIMIT_SECONDS, TOGETHER, WAITING_MAX, Lookups
 from tests.fakes import FakeClock, settle
 from tests.store.contract import answer
 
@@ -56,8 +56,8 @@ class Setting:
         while True:
             await self.lookups.serve(client, await self.lookups.next())
 
-    def find(self) -> asyncio.Task[Found | None]:
-        return asyncio.create_task(self.lookups.find(b"name", self.clock.now()))
+    def find(self, name: bytes = b"name") -> asyncio.Task[Found | None]:
+        return asyncio.create_task(self.lookups.find(name, self.clock.now()))
 
 
 async def test_a_reply_gives_the_answer_and_its_age_by_the_servers_clock() -> None:
@@ -114,11 +114,23 @@ async def test_lookups_travel_together() -> None:
     setting = Setting(FakeServer())
     first = setting.find()
     await settle()
-    others = [setting.find() for _ in range(BATCH + 1)]
+    others = [setting.find(b"%d" % number) for number in range(BATCH + 1)]
+    await settle()
+    setting.server.let_go.set()
+    assert await first is not None
+    assert await asyncio.gather(*others) == [None] * (BATCH + 1)  # The entry is none of their names.
+    assert setting.server.batches == [1, BATCH, 1]
+
+
+async def test_a_name_is_asked_for_once_for_all_who_wait() -> None:
+    setting = Setting(FakeServer())
+    first = setting.find()
+    await settle()
+    others = [setting.find() for _ in range(TOGETHER + 1)]
     await settle()
     setting.server.let_go.set()
     assert None not in await asyncio.gather(first, *others)
-    assert setting.server.batches == [1, BATCH, 1]
+    assert setting.server.batches == [1, 1, 1]
 
 
 async def test_nobody_asks_for_those_who_have_left() -> None:
