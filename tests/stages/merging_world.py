@@ -189,9 +189,10 @@ class Caller:
 
     @property
     def texts(self) -> list[Any]:
-        """What it got of the embeddings."""
-        assert [one["index"] for one in self.answer["data"]] == list(range(len(self.answer["data"])))
-        return [one["embedding"] for one in self.answer["data"]]
+        """What it got of the embeddings, by their index."""
+        data = sorted(self.answer["data"], key=lambda one: one["index"])
+        assert [one["index"] for one in data] == list(range(len(data)))
+        return [one["embedding"] for one in data]
 
     async def leaves(self) -> None:
         """Goes."""
