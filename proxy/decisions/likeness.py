@@ -31,6 +31,7 @@ VERSION_HEADERS: Final = (
     "openai-organization",
     "openai-project",
     "origin",
+    "prefer",
 )
 """Headers, in lower case, on which answers depend."""
 _OF_VENDORS: Final = ("anthropic-", "openai-", "x-goog-")
