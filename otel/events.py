@@ -79,6 +79,12 @@ def _told(event: ExchangeEvent) -> tuple[str, dict[str, Value]]:
                 a.OUTCOME: str(event.after),
                 a.REASON: str(event.reason or ""),
             }
+        case _:
+            return _told_of_saving(event)
+
+
+def _told_of_saving(event: Shared | Merged | Split) -> tuple[str, dict[str, Value]]:
+    match event:
         case Shared():
             return a.EVENT_SHARED, {a.RESULT: str(event.how)}
         case Merged():

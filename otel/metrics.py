@@ -15,9 +15,9 @@ from otel.instruments import Instruments
 from otel.saved import SavedWork
 from otel.series import Distribution, Number
 from otel.verdicts import attempt_error, request_error
-from proxy.exchange import CacheUse
 from proxy.observer import (
     BreakerChanged,
+    CacheUse,
     FellBack,
     KeyChanged,
     Merged,

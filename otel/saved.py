@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from otel import attributes as a
-from proxy.exchange import CacheUse
-from proxy.observer import Merged, Shared, Split
+from proxy.observer import CacheUse, Merged, Shared, Split
 from proxy.outcome import OutcomeKind
 
 if TYPE_CHECKING:

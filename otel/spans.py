@@ -20,8 +20,7 @@ from opentelemetry.trace.status import Status, StatusCode
 from otel import attributes as a
 from otel.events import Value, links_of, span_event
 from otel.verdicts import attempt_error, request_error
-from proxy.exchange import CacheUse
-from proxy.observer import ProcessEvent, Shared
+from proxy.observer import CacheUse, ProcessEvent, Shared
 
 if TYPE_CHECKING:
     from proxy.exchange import Attempt, Exchange, Facts

@@ -14,7 +14,7 @@ from proxy.request import Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.observer import ExchangeEvent
+    from proxy.observer import CacheUse, ExchangeEvent
     from proxy.outcome import OutcomeKind, Reason
     from proxy.trace_context import TraceContext
 
@@ -26,20 +26,6 @@ class CancelCause(StrEnum):
     DRAIN = "drain"
     STALLED = "stalled"
     """The client stopped reading its answer for too long."""
-
-
-class CacheUse(StrEnum):
-    """What part a cache, or an equal call under way, had in an answer: the value of `x-sponson-cache`."""
-
-    HIT = "hit"
-    STALE = "stale"
-    MISS = "miss"
-    SHARED = "shared"
-    """An equal call was under way, and its answer is this one's too."""
-    REFRESH = "refresh"
-    """No caller's call: a stale answer is fetched anew."""
-
-    __hash__ = str.__hash__
 
 
 class ReaderGone(Exception):

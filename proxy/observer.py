@@ -82,6 +82,20 @@ class FellBack:
     reason: Reason | None
 
 
+class CacheUse(StrEnum):
+    """What part a cache, or an equal call under way, had in an answer: the value of `x-sponson-cache`."""
+
+    HIT = "hit"
+    STALE = "stale"
+    MISS = "miss"
+    SHARED = "shared"
+    """An equal call was under way, and its answer is this one's too."""
+    REFRESH = "refresh"
+    """No caller's call: a stale answer is fetched anew."""
+
+    __hash__ = str.__hash__
+
+
 class Sharing(StrEnum):
     """How a request got the answer of a call that another one made."""
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-from proxy.exchange import CacheUse, Facts
+from proxy.exchange import Facts
+from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 
 _KEPT_BEFORE: Final = frozenset({CacheUse.HIT, CacheUse.STALE})

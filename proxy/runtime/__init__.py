@@ -11,6 +11,7 @@
 | idempotency | what all policies know of keyed requests, and each route's stage |
 | saving | each route's cache, its place, and its single flight |
 | merging | the lanes of the process, and each route's stage |
+| route_names | what stands for a route where work is saved |
 | credentials | whose credential goes along on a route |
 | capacity, rings | what binds a provider's calls: shares, queues, lines, lanes; its keys |
 | quotas | the buckets of providers, models and keys |

@@ -23,6 +23,7 @@ from proxy.observer import Observer
 from proxy.plan import Equals, RoutePlan, Tier
 from proxy.policy.identities import bounds_tokens, learns, of_budget, own_route
 from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, RouteSnapshot, SpreadTier, StaleTier
+from proxy.policy.snapshot import Tier as WrittenTier
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
 from proxy.runtime.idempotency import IdempotencyParts
@@ -31,7 +32,8 @@ from proxy.runtime.lanes import LaneParts
 from proxy.runtime.merging import MergingParts
 from proxy.runtime.models import TierParts
 from proxy.runtime.quotas import heeds
-from proxy.runtime.saving import SavingParts
+from proxy.runtime.route_names import RouteNames
+from proxy.runtime.saving import RouteSaving, SavingParts
 from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
@@ -163,8 +165,9 @@ class _RouteMaker:
         self._tenants = tenants
         self._idle_wait = idle_wait
         self._idempotency = IdempotencyParts(shop)
-        self._saving = SavingParts(shop)
-        self._merging = MergingParts(shop)
+        names = RouteNames(shop)
+        self._saving = SavingParts(shop, names)
+        self._merging = MergingParts(shop, names)
 
     def route(self, route: RouteSnapshot) -> RoutePlan:
         """Compiles a route of the policy."""
@@ -176,18 +179,8 @@ class _RouteMaker:
 
     def _plan(self, route: RouteSnapshot, matcher: Matcher | AnyRequest, *, name: str, prefix: str) -> RoutePlan:
         shop, saving = self._shop, self._saving.of(route, self._providers)
-        tiers: list[Tier | Equals] = []
-        waits = 0.0
-        for number, tier in enumerate(route.tiers, 1):
-            if isinstance(tier, AnswerTier):
-                tiers.append(PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=shop.clock))
-                continue
-            if isinstance(tier, StaleTier):
-                tiers.append(self._saving.stale(number, tier, saving))
-                continue
-            step, seconds = self._step(route, number, tier)
-            waits += seconds
-            tiers.append(step)
+        steps = [self._step(route, number, tier, saving) for number, tier in enumerate(route.tiers, 1)]
+        tiers, waits = [tier for tier, _ in steps], sum(seconds for _, seconds in steps)
         idle_waits = self._idle_wait * sum(1 for _ in route.asked())
         deadline = DeadlineStage(total=route.total_seconds, waits=waits, idle_waits=idle_waits)
         fallback = FallbackTiers(tiers, retry=route.retry, clock=shop.clock)
@@ -216,8 +209,23 @@ class _RouteMaker:
             class_from_header=route.class_from_header,
         )
 
-    def _step(self, route: RouteSnapshot, number: int, tier: ProviderTier | SpreadTier) -> tuple[Tier | Equals, float]:
-        """Returns what asks a provider, or several equals, and for how many seconds it may wait."""
+    def _step(
+        self, route: RouteSnapshot, number: int, tier: WrittenTier, saving: RouteSaving
+    ) -> tuple[Tier | Equals, float]:
+        """Returns what a tier does, and for how many seconds it may wait for its turn."""
+        match tier:
+            case AnswerTier():
+                clock = self._shop.clock
+                return PolicyAnswer(number=number, status=tier.status, body=tier.body, clock=clock), 0.0
+            case StaleTier():
+                return self._saving.stale(number, tier, saving), 0.0
+            case _:
+                return self._asking(route, number, tier)
+
+    def _asking(
+        self, route: RouteSnapshot, number: int, tier: ProviderTier | SpreadTier
+    ) -> tuple[Tier | Equals, float]:
+        """Returns what asks a provider, or several equals."""
         later = number < len(route.tiers)
         if isinstance(tier, ProviderTier):
             parts = self._parts(route, tier, later=later)

@@ -11,9 +11,9 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from proxy.decisions.callers import NOBODY
-from proxy.exchange import CacheUse
 from proxy.observer import (
     BreakerChanged,
+    CacheUse,
     KeyChanged,
     Merged,
     Observed,

@@ -9,12 +9,12 @@ from proxy.dialects.batchable import most_inputs
 from proxy.policy.snapshot import ProviderSnapshot, RouteSnapshot, StaleTier
 from proxy.runtime.credentials import credential_headers, passes_credentials
 from proxy.runtime.idempotency import ANSWERS
+from proxy.runtime.route_names import RouteNames
 from proxy.runtime.targets import Provider
 from proxy.runtime.workshop import Workshop
 from proxy.stages.merging import MergeLanes, MergeScope, MergingStage
 
 LANES: Final = ("merge lanes",)
-NAMES: Final = "merge name"
 UNKNOWN: Final = 1 << 30
 """Of a host that nothing is known of: the policy says how many travel together."""
 
@@ -22,8 +22,9 @@ UNKNOWN: Final = 1 << 30
 class MergingParts:
     """What one policy's routes have in common: `stage` makes a route's."""
 
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, shop: Workshop, names: RouteNames) -> None:
         self._shop = shop
+        self._names = names
         self._ledger = shop.kept.get(ANSWERS, Answers)
         self._lanes = shop.kept.get(LANES, MergeLanes)
         self._credentials = credential_headers(shop)
@@ -36,7 +37,7 @@ class MergingParts:
         asked = [providers[tier.provider].snapshot for tier in route.asked()]
         apart = settings.scope == "credential" or passes_credentials(route, providers)
         scope = MergeScope(
-            route=self._route(route),
+            route=self._names.of(route),
             whose=settings.scope,
             credentials=self._credentials if apart else (),
             headers=tuple(name for name, _ in route.match.header),
@@ -44,11 +45,6 @@ class MergingParts:
             stale_tier=next((n for n, tier in enumerate(route.tiers, 1) if isinstance(tier, StaleTier)), None),
         )
         return MergingStage(settings, scope, lanes=self._lanes, ledger=self._ledger, clock=self._shop.clock)
-
-    def _route(self, route: RouteSnapshot) -> bytes:
-        """Returns what stands for a route in its lanes' names: a renamed one keeps it."""
-        was = [(NAMES, route.was)] if route.was is not None else []
-        return self._shop.kept.get((NAMES, route.name), lambda: route.name.encode(), was=was)
 
 
 def _most(provider: ProviderSnapshot) -> int:

@@ -10,12 +10,13 @@ from proxy.decisions.cached import Cached
 from proxy.decisions.likeness import Likeness, LikenessScope
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome
-from proxy.policy.identities import Identity
+from proxy.policy.identities import Identity, of_server
 from proxy.policy.problem import PolicyError, Problem
 from proxy.policy.snapshot import ProviderSnapshot, ProviderTier, RedisSnapshot, RouteSnapshot, SpreadTier, StaleTier
 from proxy.ports import CacheStore
 from proxy.runtime.credentials import credential_headers, passes_credentials
 from proxy.runtime.idempotency import ANSWERS
+from proxy.runtime.route_names import RouteNames
 from proxy.runtime.targets import Provider
 from proxy.runtime.workshop import Workshop
 from proxy.stages.observation import ObservationStage
@@ -41,8 +42,9 @@ class RouteSaving:
 class SavingParts:
     """What one policy's routes have in common: `of` makes a route's stages, `stale` a tier of its."""
 
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, shop: Workshop, names: RouteNames) -> None:
         self._shop = shop
+        self._names = names
         kept, clock, bits = shop.kept, shop.clock, shop.bits
         self._ledger = kept.get(ANSWERS, Answers)
         self._flights = kept.get(FLIGHTS, Flights)
@@ -90,7 +92,7 @@ class SavingParts:
         scope = settings.scope if settings is not None else "tenant"
         goes_along = scope == "credential" or passes_credentials(route, providers)
         return LikenessScope(
-            route=self._name(route),
+            route=self._names.of(route),
             target=_target(route, providers),
             scope=scope,
             credentials=self._credentials if goes_along else (),
@@ -98,12 +100,6 @@ class SavingParts:
             ignore=frozenset(settings.ignore if settings is not None else ()),
             spaces=settings is not None and "space" in settings.normalize,
             case=settings is not None and "case" in settings.normalize,
-        )
-
-    def _name(self, route: RouteSnapshot) -> bytes:
-        """Returns what stands for a route in its names: a renamed one keeps it."""
-        return self._shop.kept.get(
-            ("cache name", route.name), lambda: route.name.encode(), was=_was(route, "cache name")
         )
 
     def _counts(self, route: RouteSnapshot) -> CacheCounts:
@@ -130,7 +126,7 @@ class SavingParts:
             return RedisCache(server.url, username=server.username, password=password, clock=shop.clock)
 
         try:
-            store = shop.kept.get(("redis cache", server.url, server.username), connect)
+            store = shop.kept.get(of_server(server), connect)
         except LibraryMissing as error:
             raise PolicyError([_problem(route, server, str(error))]) from error
         shop.later(lambda: store.reconfigure(password))

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final
 
 from proxy.clock import Clock
-from proxy.exchange import CacheUse, Exchange, Facts
-from proxy.observer import Shared, Sharing
+from proxy.exchange import Exchange, Facts
+from proxy.observer import CacheUse, Shared, Sharing
 from proxy.outcome import Outcome
 from proxy.ports import Bits
 from proxy.stages.shared_call import spun_off

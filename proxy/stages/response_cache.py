@@ -15,7 +15,8 @@ from proxy.clock import Clock
 from proxy.decisions.cacheability import CacheSettings, Freshness, freshness, worth_keeping
 from proxy.decisions.likeness import Wish, wish_of
 from proxy.dialects.wholeness import kept, with_age
-from proxy.exchange import CacheUse, Exchange
+from proxy.exchange import Exchange
+from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import CacheStore, Found
 from proxy.stage import CallNext, Stage

@@ -15,7 +15,8 @@ from typing import Final
 
 from proxy.clock import Clock, Timer
 from proxy.decisions.leaving import kind_of_leaving
-from proxy.exchange import Attempt, CacheUse, CancelCause, Exchange, ReaderGone, Reply
+from proxy.exchange import Attempt, CancelCause, Exchange, ReaderGone, Reply
+from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import StoredAnswer
 from proxy.stage import CallNext

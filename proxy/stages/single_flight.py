@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from proxy.clock import Clock
-from proxy.exchange import CacheUse, Exchange
-from proxy.observer import Shared, Sharing
+from proxy.exchange import Exchange
+from proxy.observer import CacheUse, Shared, Sharing
 from proxy.outcome import Outcome
 from proxy.stage import CallNext
 from proxy.stages.recording import Ledger

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxy.clock import Clock
-from proxy.exchange import CacheUse, Exchange
+from proxy.exchange import Exchange
+from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import CacheStore
 from proxy.stages.response_cache import CacheCounts, hand_out

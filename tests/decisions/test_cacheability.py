@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.decisions.cacheability import CacheSettings, Freshness, freshness, keep_seconds, worth_keeping
-from proxy.exchange import CacheUse, Facts
+from proxy.exchange import Facts
+from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 
 SETTINGS = CacheSettings(ttl=10.0, stale_while_revalidate=20.0)

@@ -9,9 +9,10 @@ import pytest
 from otel import attributes as a
 from otel.metrics import Metrics
 from otel.series import Distribution
-from proxy.exchange import CacheUse, Usage
+from proxy.exchange import Usage
 from proxy.observer import (
     BreakerChanged,
+    CacheUse,
     FellBack,
     KeyChanged,
     Observed,

@@ -10,8 +10,8 @@ from otel import attributes as a
 from otel.instruments import Instruments
 from otel.saved import SavedWork, how_answered
 from otel.series import Distribution
-from proxy.exchange import CacheUse, Facts, Usage
-from proxy.observer import ExchangeEvent, Merged, Shared, Sharing, Split, Waited
+from proxy.exchange import Facts, Usage
+from proxy.observer import CacheUse, ExchangeEvent, Merged, Shared, Sharing, Split, Waited
 from proxy.outcome import OutcomeKind
 from tests.otel.ended import ARRIVED_AT, an_attempt, an_exchange
 

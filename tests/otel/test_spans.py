@@ -10,8 +10,19 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.status import StatusCode
 
 from otel.spans import Spans
-from proxy.exchange import CacheUse, Exchange, Usage
-from proxy.observer import FellBack, Observed, PolicyLoaded, Refused, Retried, Shared, Sharing, Waited, Would
+from proxy.exchange import Exchange, Usage
+from proxy.observer import (
+    CacheUse,
+    FellBack,
+    Observed,
+    PolicyLoaded,
+    Refused,
+    Retried,
+    Shared,
+    Sharing,
+    Waited,
+    Would,
+)
 from proxy.outcome import OutcomeKind, Reason
 from proxy.trace_context import TraceContext
 from tests.otel.ended import ARRIVED_AT, ARRIVED_NS, TRACE_ID, a_trace, an_attempt, an_exchange

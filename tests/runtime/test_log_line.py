@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from proxy.exchange import CacheUse, Usage
+from proxy.exchange import Usage
 from proxy.observer import (
     BreakerChanged,
+    CacheUse,
     KeyChanged,
     Merged,
     Observed,

@@ -28,6 +28,7 @@ providers:
 routes:
   - {{name: {name}, {was} match: {{path: "/v1/chat/*"}}, tiers: [{tiers}], {saving}}}
 """
+PATH = "/v1/chat/completions"
 KEY = "keys: [{id: a1, env: KEY_1}]"
 CACHE = "cache: {ttl: 5m}"
 ANSWER = StoredAnswer(
@@ -47,8 +48,8 @@ def policy(
     return POLICY.format(saving=saving, name=name, was=f"was: {was}," if was else "", tiers=tiers, alpha=alpha, url=url)
 
 
-def stages_of(runtime: Runtime) -> list[object]:
-    plan: RoutePlan = runtime.router.candidates("/v1/chat/completions", {}).routes[0]
+def stages_of(runtime: Runtime, path: str = PATH) -> list[object]:
+    plan: RoutePlan = runtime.router.candidates(path, {}).routes[0]
     found: list[object] = []
     call = plan.call
     while True:
@@ -59,15 +60,17 @@ def stages_of(runtime: Runtime) -> list[object]:
         found.append(stage)
 
 
-def cache_of(runtime: Runtime) -> ResponseCacheStage:
-    (stage,) = (stage for stage in stages_of(runtime) if isinstance(stage, ResponseCacheStage))
+def cache_of(runtime: Runtime, path: str = PATH) -> ResponseCacheStage:
+    (stage,) = (stage for stage in stages_of(runtime, path) if isinstance(stage, ResponseCacheStage))
     return stage
 
 
-def name_of(runtime: Runtime, *headers: tuple[str, str], tenant: str = "t", body: bytes = b'{"model":"m"}') -> bytes:
+def name_of(
+    runtime: Runtime, *headers: tuple[str, str], tenant: str = "t", body: bytes = b'{"model":"m"}', path: str = PATH
+) -> bytes:
     exchange = make_exchange(Ask(headers=headers, body=body))
     exchange.facts.tenant = tenant
-    return cache_of(runtime)._names.name(exchange)
+    return cache_of(runtime, path)._names.name(exchange)
 
 
 async def test_a_route_has_what_it_asks_for_and_nothing_else(shop: Shop) -> None:
@@ -114,6 +117,17 @@ async def test_what_makes_answers_others_makes_names_others(shop: Shop, other: d
 )
 async def test_what_makes_no_difference_to_answers_makes_none_to_names(shop: Shop, other: dict[str, str]) -> None:
     assert name_of(shop.live(policy())) == name_of(shop.live(policy(**other)))
+
+
+async def test_a_new_route_with_the_old_name_of_another_shares_nothing_with_it(shop: Shop) -> None:
+    before = name_of(shop.live(policy()))
+    shop.live(policy(name="talk", was="chat"))
+    both = policy(name="talk") + POLICY.split("routes:\n")[1].format(
+        name="chat", was="", tiers="{provider: alpha}", saving=CACHE
+    ).replace("/v1/chat/*", "/v1/other/*")
+    runtime = shop.live(both)
+    assert name_of(runtime) == before
+    assert name_of(runtime, path="/v1/other/x") != before
 
 
 async def test_a_callers_credential_counts_where_it_goes_along_and_only_there(shop: Shop) -> None:

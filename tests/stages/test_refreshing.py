@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.exchange import CacheUse
-from proxy.observer import Shared, Sharing
+from proxy.observer import CacheUse, Shared, Sharing
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.trace_context import TraceContext
 from tests.fakes import settle

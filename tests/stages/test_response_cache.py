@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.exchange import CacheUse, Usage
+from proxy.exchange import Usage
+from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 from tests.fakes import settle
 from tests.stages.saving import BODY, Saved, body_of

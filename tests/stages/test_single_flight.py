@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from proxy.exchange import CacheUse, Usage
-from proxy.observer import Shared, Sharing
+from proxy.exchange import Usage
+from proxy.observer import CacheUse, Shared, Sharing
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.stages.recording import LARGEST_KEPT
 from proxy.trace_context import TraceContext

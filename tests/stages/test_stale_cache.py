@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.exchange import CacheUse
+from proxy.observer import CacheUse
 from proxy.outcome import OutcomeKind
 from proxy.ports import StoredAnswer
 from proxy.stages.response_cache import CacheCounts
