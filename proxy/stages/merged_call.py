@@ -220,7 +220,8 @@ class MergedCall:
             facts.tier, facts.provider, facts.model = known.tier, known.provider, known.model
             facts.usage = usage
             caller.part = part.body if part is not None else None
-        self._link()
+        if known.attempts:
+            self._link()
 
     def _link(self) -> None:
         """Notes who has travelled with whom, of those who are still there."""

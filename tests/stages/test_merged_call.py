@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.decisions.answers import Answers
+from proxy.dialects.demand import demand_of
 from proxy.exchange import Usage
 from proxy.observer import Merged, Split, Waited
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
@@ -77,6 +78,36 @@ async def test_facts_are_told_of_the_carrier_and_tokens_of_everybody() -> None:
     for other in others:
         assert events(other) == [Merged(callers=3, inputs=3, carries=False, links=(carrier.span,))]
     assert (world.lanes.calls, world.lanes.merged, world.lanes.split) == (1, 3, 0)
+
+
+async def test_what_was_refused_here_has_not_travelled() -> None:
+    world = Merging()
+    await world.busy()
+    callers = [await world.caller(name) for name in "ab"]
+    await world.passes()
+    world.asked[-1].end.set_result(refused(Reason.QUEUE_FULL, retry_after=1.0))
+    await settle()
+    assert [events(caller) for caller in callers] == [[], []]
+    assert [caller.outcome.reason for caller in callers] == [Reason.QUEUE_FULL] * 2
+    await over(world)
+
+
+async def test_what_it_asks_for_is_measured_anew_and_it_can_be_sent_twice_if_each_can() -> None:
+    world = Merging()
+    await world.busy()
+    for name in ("a" * 100, "b" * 1000):
+        caller = Caller(world, name)
+        demand = demand_of(caller.exchange)
+        assert demand is not None
+        caller.exchange.replayable = len(name) == 100
+        await settle()
+    await world.passes()
+    work = world.asked[-1].exchange
+    both = demand_of(work)
+    assert both is not None
+    assert both.text_bytes == len(work.request.body or b"") > 1100
+    assert work.payload is None
+    assert not work.replayable
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])

@@ -135,6 +135,18 @@ async def test_whatever_differs_travels_apart(other: dict[str, Any]) -> None:
     assert len(world.asked) == 3
 
 
+async def test_who_begins_with_a_later_tier_travels_apart() -> None:
+    world = Merging()
+    await world.busy()
+    await world.caller("a")
+    later = Caller(world, "b")
+    later.exchange.first_tier = 2
+    await settle()
+    assert world.asked[-1].exchange is later.exchange
+    await world.passes()
+    assert world.sizes() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("scope", "differs", "together"),
     [
