@@ -72,6 +72,40 @@ async def test_what_the_provider_ends_is_replaced_and_no_request_fails() -> None
         assert (answer.status, answer.attempts) == (200, 1)
 
 
+async def test_a_provider_that_a_reload_removes_is_kept_warm_no_longer() -> None:
+    async with Lab(policy(alpha={}, gone={"warm": 2, "idle": "500ms"})) as lab:
+        await idle(lab, "gone", 2)
+        fewer = json.loads(json.dumps(lab.policy))
+        del fewer["providers"]["gone"]
+        lab.proxy.rewrite(fewer)
+        async with asyncio.timeout(LONG):
+            while lab["gone"]._tasks:
+                await asyncio.sleep(0.02)
+        assert (await lab.call("/alpha/v1/x", CHAT)).status == 200
+
+
+async def test_metrics_tell_of_reuse_dials_and_endings() -> None:
+    async with Lab(policy(alpha={"warm": 2}, cold={})) as lab:
+        await idle(lab, "alpha", 2)
+        for name in ("alpha", "alpha", "cold"):
+            assert (await lab.call(f"/{name}/v1/x", CHAT)).status == 200
+        text = (await lab.proxy.get("/metrics")).body.decode()
+
+        def shown(name: str, provider: str, **label: str) -> float:
+            wanted = [f'sponson_{key}="{value}"' for key, value in {"provider": provider, **label}.items()]
+            lines = [line for line in text.splitlines() if line.startswith(f"sponson_connection_{name}_total{{")]
+            (line,) = [line for line in lines if all(one in line for one in wanted)]
+            assert f'server_address="{HOST}",server_port="{lab[provider].port}"' in line
+            return float(line.rpartition(" ")[2])
+
+        assert shown("requests", "alpha", connection_reused="true") == 2
+        assert shown("requests", "alpha", connection_reused="false") == 0
+        assert shown("requests", "cold", connection_reused="false") == 1
+        assert shown("dials", "alpha", result="ok") >= 2
+        assert shown("dials", "cold", result="ok") == 1
+        assert shown("dials", "cold", result="failed") == shown("ended", "cold", reason="peer") == 0
+
+
 async def test_a_dead_provider_keeps_no_start_and_nobody_else_waiting() -> None:
     dead = {"base_url": f"http://{HOST}:{free_port()}/v1", "connections": {"warm": 4}, "breaker": {"consecutive": 1}}
     async with Lab({"version": 1, "providers": {"alpha": {}, "dead": dead}}) as lab:
