@@ -48,16 +48,17 @@ def read_policy(path: Path) -> PolicyBytes:
     for _ in range(ATTEMPTS):
         base = _resolved(path)
         try:
-            found: PolicyBytes | PolicyUnreadable = PolicyBytes(files=tuple(_read(path, base)))
+            found: PolicyBytes | tuple[str, str] = PolicyBytes(files=tuple(_read(path, base)))
         except OSError as error:
-            found = PolicyUnreadable(str(error.filename or path), _why(error))
+            found = (str(error.filename or path), _why(error))
         # After a swap the old directory is removed: what was read of it may be a part.
         if _resolved(path) == base:
             break
     else:
-        found = PolicyUnreadable(str(path), "changes faster than it can be read")
-    if isinstance(found, PolicyUnreadable):
-        raise found
+        found = (str(path), "changes faster than it can be read")
+    if isinstance(found, tuple):
+        # An exception with a name here would refer to itself, by its traceback.
+        raise PolicyUnreadable(*found)
     return found
 
 

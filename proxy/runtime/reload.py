@@ -195,10 +195,13 @@ class PolicyKeeper:
     async def _reading(self, read: Callable[[], T]) -> T:
         """Reads in a thread, for as long as it takes: another one would hang as well."""
         reading = asyncio.get_running_loop().run_in_executor(None, read)
-        done, _ = await asyncio.wait({reading}, timeout=HANGS_SECONDS)
-        if not done:
+        if (await asyncio.wait({reading}, timeout=HANGS_SECONDS))[1]:
             self._reject("", (f"{self._path}: the policy, or a secret of it, cannot be read: no answer yet",))
-        return await reading
+        try:
+            return await reading
+        finally:
+            # What it raises refers to what stands here, by its traceback: both would wait for the garbage collector.
+            del reading
 
     def _understand(self, data: PolicyBytes) -> Candidate:
         self._waits_for_secrets = None

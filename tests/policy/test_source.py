@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from proxy.policy.problem import PolicyUnreadable
 from proxy.policy.source import LARGEST_POLICY, PolicyBytes, read_policy
+from tests.freed import uncollected
 
 
 def write(folder: Path, **texts: str) -> None:
@@ -116,3 +118,11 @@ def test_the_digest_tells_policies_apart() -> None:
     assert len(set(digests)) == len(policies)
     assert all(len(digest) == 64 for digest in digests)
     assert PolicyBytes(files=policies[0]).digest == digests[0]
+
+
+def test_what_cannot_be_read_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+    with uncollected(PolicyUnreadable) as alive:
+        for _ in range(3):
+            with suppress(PolicyUnreadable):
+                read_policy(tmp_path / "none.yaml")
+        assert alive() == 0

@@ -13,6 +13,7 @@ from proxy.policy.load import load_policy
 from proxy.policy.problem import PolicyError, PolicyUnreadable
 from proxy.policy.source import PolicyBytes
 from proxy.runtime.reload import BETWEEN_RELOADS_SECONDS, SETTLE_SECONDS
+from tests.freed import freed, uncollected
 from tests.runtime.desk import BAD, TORN_BLOCK, Desk, text, with_key
 from tests.runtime.places import mounted, moved_in
 
@@ -193,6 +194,14 @@ async def test_what_is_bad_keeps_the_last_good_one_is_seen_once_and_a_good_one_a
     await desk.check()
     assert desk.limits == [1, 2]
     assert (state.revision, state.problems) == (2, ())
+
+
+async def test_a_policy_that_stays_away_leaves_nothing_to_the_collector(desk: Desk) -> None:
+    deleted(desk.path)
+    with uncollected(PolicyUnreadable) as alive:
+        for _ in range(3):
+            await desk.check()
+        await freed(alive)
 
 
 async def test_all_problems_are_shown_with_their_places(desk: Desk) -> None:
