@@ -14,14 +14,14 @@ MORE_MIB = 10.0
 """Python gives whole arenas of a million bytes back only, and one in which a single piece lives stays: what a peak has
 taken is kept. The warm-up has had as many calls at once as the run has, but for what chance adds."""
 MORE_BLOCKS = 0.05
-MORE_COLLECTED = 1000
-"""What refers to itself when it has ended waits for the collector, who looks at what has lived for long once in many
-minutes: memory would rise until then. A policy that cannot be read leaves him a few things, a call none."""
+MORE_COLLECTED = 100
+"""What refers to itself when it has ended waits for the collector, which looks at what has lived for long once in many
+minutes: memory would rise until then. Calls, reloads and whoever leaves leave it nothing; the spy does, a little."""
 MORE_NATIVE = 4.0
 MORE_DESCRIPTORS = 2
 MORE_TASKS = 2
 RISES = {
-    "mib": (Promise.MEMORY, 10.0, 0.1),
+    "mib": (Promise.MEMORY, 5.0, 0.05),
     "descriptors": (Promise.DESCRIPTORS, 40.0, 1.0),
     "tasks": (Promise.TASKS, 40.0, 1.0),
     "downstream": (Promise.CONNECTIONS, 40.0, 1.0),
