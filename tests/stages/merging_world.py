@@ -202,3 +202,26 @@ class Caller:
 
 async def _run(stage: MergingStage, exchange: Exchange, world: Merging) -> Outcome:
     return await stage(exchange, world.below)
+
+
+async def merged(world: Merging, *values: Any, **rest: Any) -> tuple[list[Caller], Asked]:
+    """Several who travel together, and their call."""
+    await world.busy()
+    callers = [await world.caller(value, **rest) for value in values]
+    await world.passes()
+    asked = world.asked[-1]
+    assert asked.exchange not in [caller.exchange for caller in callers]
+    asked.begins()
+    return callers, asked
+
+
+async def over(world: Merging) -> None:
+    """The one who came first is answered, too; then nothing is left."""
+    world.asked[0].answers()
+    await settle()
+    assert world.idle, world.lanes.lanes
+
+
+def events(caller: Caller) -> list[object]:
+    """What was noted of a caller."""
+    return [event for _, event in caller.exchange.facts.events]
