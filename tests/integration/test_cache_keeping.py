@@ -1,4 +1,4 @@
-"""What becomes of answers that come about in odd ways: by another tier, for nobody, for who has left, under another policy."""
+"""What becomes of answers that come about in odd ways: by another tier, for nobody, under another policy."""
 
 from __future__ import annotations
 
