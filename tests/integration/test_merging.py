@@ -5,116 +5,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tests.integration.caller import Answer, Headers, request_bytes
-from tests.integration.doors import leaves_nothing, waiting
+from tests.integration.caller import Answer, request_bytes
+from tests.integration.doors import waiting
+from tests.integration.embedders import EMBEDDINGS, ENV, OF_THREE, POLICY, Model, all_of, texts
 from tests.integration.harness import Lab, route
 from tests.integration.messages import answers, when
 from tests.integration.scripted import Exchange
-
-OF_THREE = {"window": "1s", "max": 3}
-ONE = {"breaker": "off", "limits": {"concurrency": 1}}
-KEYED = {**ONE, "keys": [{"id": "k1", "env": "KEY_1"}]}
-ENV = {"KEY_1": "sk-1"}
-POLICY: dict[str, Any] = {
-    "version": 1,
-    "tenants": {"from": [{"header": "x-who"}]},
-    "providers": {"alpha": KEYED, "beta": KEYED, "own": ONE},
-    "routes": [
-        route("m", "alpha", "beta", merge=OF_THREE, retry={"attempts": 1}),
-        route("together", "alpha", merge={**OF_THREE, "scope": "route"}),
-        route("own", "own", merge={**OF_THREE, "scope": "route"}),
-    ],
-}
-EMBEDDINGS = "/v1/embeddings"
-
-
-class Model:
-    """Embeds texts as themselves, last one first. Refuses `poison`.
-
-    One call at a time: while one of another kind is under way, the lane's first one waits for its place, and all who
-    come after it wait for each other, however long that takes.
-    """
-
-    def __init__(self, lab: Lab, name: str = "alpha", *, model: str = "m") -> None:
-        self.lab = lab
-        self.name, self.model = name, model
-        self.provider = lab[name]
-        self.provider.script = self._script
-        self.first, self.merged = asyncio.Event(), asyncio.Event()
-        self.merged.set()
-        self.calls: list[Any] = []
-        self.before: list[asyncio.Task[Answer]] = []
-
-    async def _script(self, exchange: Exchange) -> None:
-        asked = exchange.request.json()["input"]
-        self.calls.append(asked)
-        texts = asked if isinstance(asked, list) else [asked]
-        if len(self.calls) == 1:
-            await self.first.wait()
-        elif len(texts) > 1:
-            await self.merged.wait()
-        if "poison" in texts:
-            await answers(400)(exchange)
-            return
-        data = [{"object": "embedding", "index": i, "embedding": text} for i, text in enumerate(texts)]
-        used = 7 * len(texts)
-        usage = {"prompt_tokens": used, "total_tokens": used}
-        await exchange.reply(200, {"object": "list", "data": data[::-1], "usage": usage})
-
-    async def busy(self, **rest: Any) -> None:
-        """From now on callers wait for each other."""
-        if not self.before:
-            self.before.append(self.ask("blocker", user="blocker", **rest))
-            await self.provider.has_seen(1)
-        self.before.append(self.ask("first", **rest))
-        await self.queued(len(self.before) - 1)
-
-    def hold_merged(self) -> None:
-        """Merged calls are not answered until `merged` is set."""
-        self.merged.clear()
-
-    async def queued(self, count: int) -> None:
-        """Waits until so many calls wait for their turn."""
-        await self.lab.proxy.until(lambda status: waiting(status, self.name) == count, within=20)
-
-    def ask(self, value: Any, *, headers: Headers = (), **rest: Any) -> asyncio.Task[Answer]:
-        """Sends a request."""
-        body = {"model": self.model, "input": value, **rest}
-        return asyncio.ensure_future(self.lab.call(EMBEDDINGS, body, headers=headers))
-
-    async def gathered(self, count: int) -> None:
-        """Waits until so many requests wait for others."""
-        await self.lab.proxy.until(lambda status: status["merging"]["waiting"] == count, within=20)
-
-    async def together(self, *values: Any, **rest: Any) -> list[Answer]:
-        """Lets these travel together."""
-        tasks = [self.ask(value, **rest) for value in values]
-        await self.queued(2)
-        self.first.set()
-        return await all_of(tasks)
-
-    async def over(self) -> None:
-        """Lets the first calls end, too; nothing is left."""
-        self.first.set()
-        assert [answer.status for answer in await all_of(self.before)] == [200] * len(self.before)
-        await leaves_nothing(self.lab)
-        assert (await self.lab.proxy.status())["merging"]["waiting"] == 0
-
-
-def texts(answer: Answer) -> list[Any]:
-    """What was embedded, by its index."""
-    assert answer.status == 200, answer
-    data = sorted(answer.json()["data"], key=lambda one: one["index"])
-    assert [one["index"] for one in data] == list(range(len(data)))
-    return [one["embedding"] for one in data]
-
-
-async def all_of(tasks: Sequence[asyncio.Task[Answer]]) -> list[Answer]:
-    return list(await asyncio.gather(*tasks))
 
 
 async def test_each_caller_gets_its_own_of_one_call() -> None:
@@ -240,7 +139,7 @@ async def test_a_merged_call_falls_back_as_one() -> None:
 
         async def script(exchange: Exchange) -> None:
             several = isinstance(exchange.request.json()["input"], list)
-            await (answers(503) if several else model._script)(exchange)
+            await (answers(503) if several else model.embeds)(exchange)
 
         model.provider.script = script
         found = await model.together(*"abc")
@@ -257,7 +156,7 @@ async def test_a_failure_of_all_is_everybodys() -> None:
 
         async def script(exchange: Exchange) -> None:
             several = isinstance(exchange.request.json()["input"], list)
-            await (answers(503) if several else model._script)(exchange)
+            await (answers(503) if several else model.embeds)(exchange)
 
         model.provider.script = script
         await model.busy()
