@@ -110,6 +110,11 @@ class MergedCall:
         return answered or moves_on(outcome, own_key=True, repeatable=True, resendable=True)
 
     @property
+    def undealt(self) -> bool:
+        """Whether there was a good answer, of which nobody knows whose part is whose."""
+        return self.singly and self.outcome is not None and self.outcome.committed
+
+    @property
     def present(self) -> list[Caller]:
         """The callers who are still there, in order."""
         return [caller for caller in self.callers if not caller.gone]

@@ -24,6 +24,8 @@ from proxy.stages.recording import Ledger
 
 NOT_PASSED: Final = frozenset({"accept-encoding"})
 """A merged answer is asked for unpacked, whatever its callers would take."""
+APART_SECONDS: Final = 60.0
+"""Whose merged answer cannot be dealt will not be able to deal the next one: for so long they go alone."""
 PURGED: Final = 4
 """How many lanes are looked at, and forgotten where nothing happens in them, when one is added."""
 
@@ -46,11 +48,15 @@ class MergeScope:
 
 
 class OpenLane:
-    """A lane that is in use: its core, its timer, and by whose rules those who wait go (`stage`)."""
+    """A lane that is in use: its core, its timer, and by whose rules those who wait go (`stage`).
 
-    __slots__ = ("core", "stage", "timer", "timer_at", "window")
+    Until `apart_until` everybody goes alone.
+    """
+
+    __slots__ = ("apart_until", "core", "stage", "timer", "timer_at", "window")
 
     def __init__(self) -> None:
+        self.apart_until = 0.0
         self.core: Lane[Caller] = Lane()
         self.stage: MergingStage | None = None
         self.timer: Timer | None = None
@@ -84,7 +90,7 @@ class MergeLanes:
         for _ in range(min(PURGED, len(self.lanes))):
             name = next(iter(self.lanes))
             lane = self.lanes.pop(name)
-            if not lane.core.is_quiet(now, lane.window):
+            if now < lane.apart_until or not lane.core.is_quiet(now, lane.window):
                 self.lanes[name] = lane
 
 
@@ -126,7 +132,7 @@ class MergingStage:
     async def _merged(self, caller: Caller) -> Outcome:
         exchange, now = caller.exchange, self._clock.now()
         lane = self._lane(caller, now)
-        if lane is None:
+        if lane is None or now < lane.apart_until:
             return await caller.call_next(exchange)
         self._enter(lane, caller, now)
         if caller.batch is None or caller.call is not None:
@@ -239,6 +245,8 @@ class MergingStage:
         call = batch.parcels[0].call
         if call is not None and call.singly:
             self._lanes.split += 1
+            if call.undealt:
+                lane.apart_until = self._clock.now() + APART_SECONDS
         self._ended(lane, batch)
 
     def _due(self, lane: OpenLane) -> None:

@@ -166,6 +166,35 @@ async def test_an_answer_that_cannot_be_dealt_is_asked_for_by_each_alone(answer:
     await over(world)
 
 
+async def test_whose_answer_could_not_be_dealt_is_asked_singly_for_a_while() -> None:
+    world = Merging()
+    _, asked = await merged(world, "a", "b")
+    asked.gives(b"{}")
+    await settle()
+    for count, name in enumerate("cde", 5):
+        await world.caller(name)
+        assert len(world.asked) == count
+    for one in (world.asked[0], *world.asked[2:]):
+        one.answers()
+    await world.passes(60.0)
+    before = len(world.asked)
+    await world.caller("first")
+    await world.caller("f")
+    await world.caller("g")
+    assert len(world.asked) == before + 1
+
+
+async def test_what_was_one_inputs_fault_keeps_nobody_apart() -> None:
+    world = Merging()
+    _, asked = await merged(world, "a", "b")
+    asked.fails(400)
+    await settle()
+    before = len(world.asked)
+    for name in "cd":
+        await world.caller(name)
+    assert len(world.asked) == before
+
+
 async def test_another_good_status_is_nobodys() -> None:
     world = Merging()
     _, asked = await merged(world, "a", "b")
