@@ -1,7 +1,7 @@
 """Merging: requests that differ in their inputs alone travel as one call (`semantics.md` §6a).
 
-When they go is decided by a lane (`decisions/merging`), one for each set of requests that may travel together; what
-one call makes of them is `merged_call`. A request that has nobody to travel with goes as it came, byte for byte.
+When they go is decided by a lane (`decisions/merging`), what becomes of them by `merged_call`. A request that has
+nobody to travel with goes as it came, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from proxy.clock import Clock, Timer
 from proxy.decisions.idempotency import credential_of, name_of
 from proxy.decisions.likeness import VERSION_HEADERS, headers_of
-from proxy.decisions.merging import Batch, Lane, MergeBounds, MergeSettings
+from proxy.decisions.merging import CONDITIONS, Batch, Lane, MergeBounds, MergeSettings
 from proxy.dialects.batchable import Batchable, batchable_of, inputs_of, rest_of
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
@@ -23,7 +23,7 @@ from proxy.stages.merged_call import Caller, MergedCall
 from proxy.stages.recording import Ledger
 
 NOT_PASSED: Final = frozenset({"accept-encoding"})
-"""A merged answer is asked for unpacked, whatever its callers would take."""
+"""A merged answer is asked for unpacked."""
 APART_SECONDS: Final = 60.0
 """Whose merged answer cannot be dealt will not be able to deal the next one: for so long they go alone."""
 PURGED: Final = 4
@@ -80,11 +80,10 @@ class MergeLanes:
 
     def of(self, name: bytes, now: float) -> OpenLane:
         """Returns the lane of this name."""
-        lane = self.lanes.get(name)
-        if lane is None:
+        if name not in self.lanes:
             self._purge(now)
-            lane = self.lanes[name] = OpenLane()
-        return lane
+            self.lanes[name] = OpenLane()
+        return self.lanes[name]
 
     def _purge(self, now: float) -> None:
         for _ in range(min(PURGED, len(self.lanes))):
@@ -123,9 +122,10 @@ class MergingStage:
 
     def _batchable(self, exchange: Exchange) -> Batchable | None:
         request, settings = exchange.request, self._settings
-        if exchange.document is None or request.body is None or request.method != "POST":
+        if exchange.document is None or request.body is None or request.method != "POST" or exchange.facts.stream:
             return None
-        if exchange.idempotency_key is not None or not exchange.repeatable or exchange.facts.stream:
+        conditional = not CONDITIONS.isdisjoint(request.fields.shape.first)
+        if conditional or exchange.idempotency_key is not None or not exchange.repeatable:
             return None
         return batchable_of(exchange.operation, request.path, inputs=settings.inputs, results=settings.results)
 
@@ -220,13 +220,12 @@ class MergingStage:
 
     def go(self, lane: OpenLane, batch: Batch[Caller]) -> None:
         """Lets a batch go: a lone one by itself, several as one call."""
-        callers = batch.parcels
+        callers, lanes = batch.parcels, self._lanes
         for caller in callers:
             caller.batch = batch
         if len(callers) == 1:
             callers[0].wake()
             return
-        lanes = self._lanes
         lanes.calls += 1
         lanes.merged += len(callers)
         call = MergedCall(callers, ledger=self._ledger, clock=self._clock, ended=partial(self._call_ended, lane, batch))

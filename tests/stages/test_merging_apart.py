@@ -19,6 +19,8 @@ from tests.stages.merging_world import Caller, Merging
         {"path": "/v2/embeddings"},
         {"headers": [("openai-organization", "o1")]},
         {"headers": [("anthropic-beta", "b1")]},
+        {"headers": [("openai-new-switch", "on")]},
+        {"headers": [("prefer", "wait")]},
         {"headers": [("accept-language", "sq")]},
         {"dimensions": 5},
         {"user": "u1"},
@@ -85,6 +87,8 @@ async def test_who_may_travel_together_is_the_policys_word(
         {"body": b'{"model":"m1","input":"a","input":"b"}'},
         {"value": ""},
         {"value": {"text": "a"}},
+        {"headers": [("Range", "bytes=0-10")]},
+        {"headers": [("if-none-match", "x")]},
     ],
     ids=str,
 )
