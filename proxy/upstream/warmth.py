@@ -37,7 +37,7 @@ class Warmth:
     """Keeps `want` idle connections in a pool; `dials` and `failures` are those of its own."""
 
     __slots__ = (
-        "_clock", "_closed", "_dialling", "_due", "_failed", "_jitter", "_pool", "_spurned",
+        "_clock", "_closed", "_dialling", "_due", "_failed", "_jitter", "_left", "_pool", "_spurned",
         "begun", "dials", "failures", "most", "seconds", "want",
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ class Warmth:
         self.dials = self.failures = self.begun = 0
         self._dialling: set[asyncio.Task[None]] = set()
         self._due = float("-inf")
-        self._failed = self._spurned = 0
+        self._failed = self._spurned = self._left = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -63,10 +63,16 @@ class Warmth:
 
     def look(self, now: float) -> None:
         """Dials what is missing, some at a time; after a failure one, when its pause is over."""
+        self._left = self._missing(now)
+        self._start(now)
+
+    def _start(self, now: float) -> None:
+        """Dials as many as may be dialled at a time, and no more than were missing: what ends too soon waits."""
         if self._closed or now < self._due:
             return
         together = 1 if self._failed or self._spurned else TOGETHER
-        for _ in range(min(self._missing(now), together - len(self._dialling))):
+        for _ in range(min(self._missing(now), self._left, together - len(self._dialling))):
+            self._left -= 1
             task = start_task(self._dial(), name=f"keep {self._pool.address} warm")
             self._dialling.add(task)
             task.add_done_callback(self._ended)
@@ -99,7 +105,7 @@ class Warmth:
         return self._pool.dialer.open - self.begun + len(self._dialling)
 
     def _missing(self, now: float) -> int:
-        if not self.want:
+        if not self.want or self._pool.rests <= 0:
             return 0
         return min(self.want - self._pool.ready(now) - len(self._dialling), self.most - self._open())
 
@@ -125,7 +131,7 @@ class Warmth:
             return
         if task.exception() is not None:
             self._failed += self._rests()
-        self.look(self._clock.now())
+        self._start(self._clock.now())
 
     def _missed(self, error: Exception) -> None:
         self.failures += 1

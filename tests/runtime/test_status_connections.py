@@ -13,6 +13,7 @@ from tests.fakes import FakeClock
 from tests.ports import free_port
 from tests.runtime.shop import Shop
 from tests.upstream.peer import until
+from tests.upstream.ready import rests
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ async def test_the_ratio_is_that_of_requests(shop: Shop, listener: socket.socket
 
 async def warmed(shop: Shop, number: int) -> None:
     pool_of(shop).keep_warm(shop.clock.now())
-    await until(lambda: pool_of(shop).idle == number)
+    await until(lambda: rests(pool_of(shop), number))
 
 
 async def test_connections_that_are_kept_ready_are_no_requests(shop: Shop, listener: socket.socket) -> None:
@@ -123,7 +124,7 @@ async def test_a_reload_changes_how_many_are_kept_ready(shop: Shop, listener: so
     shop.live(policy(port, warm=1))
     assert pool_of(shop) is pool
     age(shop.clock, pool, 24.0)
-    await until(lambda: pool.idle == 4)
+    await until(lambda: rests(pool, 4))
     age(shop.clock, pool, 2.0)
     assert pool.idle == 1
     shop.live(policy(port))

@@ -40,6 +40,16 @@ async def warm(*, want: int, most: int = 100) -> AsyncIterator[tuple[Rig, Warmth
             yield rig, warmed(rig.pool, rig.clock, want=want, most=most)
         finally:
             await rig.pool.close()
+            await all_accepted(peer.port)
+
+
+async def all_accepted(port: int) -> None:
+    """Returns once a server has taken over every connection that was made to it: this one is the last in its line."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write_eof()
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    writer.close()
 
 
 async def holding(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,12 +62,19 @@ async def holding(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def look(rig: Rig, *, idle: int) -> None:
     rig.pool.sweep(rig.clock.now())
     rig.pool.keep_warm(rig.clock.now())
-    await until(lambda: rig.pool.idle == idle and not rig.pool.busy)
+    await until(lambda: rests(rig.pool, idle) and not rig.pool.busy)
+
+
+def rests(pool: Pool, idle: int) -> bool:
+    """Whether so many are idle, and no dial is under way, not even one whose end has not been noted yet."""
+    assert pool.warmth is not None
+    return pool.idle == idle and not pool.warmth._dialling
 
 
 async def ended(pool: Pool, server: asyncio.Server) -> None:
     """Closes both sides, and lets the server's connections hear of it."""
     await pool.close()
+    await all_accepted(server.sockets[0].getsockname()[1])
     server.close()
     await until(lambda: not [task for task in asyncio.all_tasks() if "holding" in repr(task)])
 

@@ -17,7 +17,7 @@ from proxy.upstream.pool import Ending, Pool
 from proxy.upstream.warmth import TOGETHER
 from tests.fakes import FakeClock, settle
 from tests.upstream.peer import PATIENCE_SECONDS, PeerWire, provider, until
-from tests.upstream.ready import ended, holding, look, serving, warm, warmed
+from tests.upstream.ready import all_accepted, ended, holding, look, serving, warm, warmed
 from tests.upstream.rig import Rig
 
 
@@ -73,6 +73,7 @@ async def test_what_its_peer_ended_is_replaced_and_no_request_meets_it() -> None
         assert (outcome.kind, attempt.reused, warmth.dials) == (OutcomeKind.OK, True, 4)
         assert rig.pool.ended[Ending.PEER] == 2
         await rig.pool.close()
+        await all_accepted(peer.port)
 
 
 async def test_those_in_use_count_so_that_no_address_has_more_than_it_may() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 
 import pytest
 
@@ -12,10 +13,10 @@ from proxy.outcome import OutcomeKind
 from proxy.upstream.address import Address
 from proxy.upstream.dialer import Dialer
 from proxy.upstream.warmth import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TOGETHER
-from tests.fakes import settle
+from tests.fakes import FakeClock, settle
 from tests.ports import free_port
 from tests.upstream.peer import Peer, PeerWire, provider, until
-from tests.upstream.ready import Stuck, ended, failed, holding, look, serving, warm, warmed
+from tests.upstream.ready import Stuck, all_accepted, ended, failed, holding, look, serving, warm, warmed
 from tests.upstream.rig import Rig
 
 
@@ -33,6 +34,7 @@ async def test_what_is_dialled_to_be_ready_gives_way_to_requests() -> None:
         assert stuck.seen <= 3
         assert warmth.begun == 0
         await rig.pool.close()
+        await all_accepted(peer.port)
 
 
 async def test_a_provider_that_is_not_there_is_asked_with_growing_pauses_and_one_word(
@@ -70,7 +72,7 @@ async def test_a_dead_provider_is_asked_for_one_at_a_time() -> None:
     rig.pool.dialer = Dialer(Address(scheme="http", host="127.0.0.1", port=port))
     warmth = warmed(rig.pool, rig.clock, want=50)
     rig.pool.keep_warm(rig.clock.now())
-    await until(lambda: warmth.failures == TOGETHER)
+    await until(lambda: warmth.failures == TOGETHER and not warmth._dialling)
     rig.clock.advance(FIRST_PAUSE_SECONDS + 0.01)
     await failed(rig, warmth, TOGETHER + 1)
     rig.clock.advance(FIRST_PAUSE_SECONDS + 0.01)
@@ -96,6 +98,40 @@ async def test_a_provider_that_ends_unused_connections_at_once_is_not_dialled_in
             rig.clock.advance(0.02)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         await rig.pool.close()
+        await all_accepted(peer.port)
+
+
+async def test_where_nothing_may_rest_nothing_is_kept_ready() -> None:
+    async with warm(want=2) as (rig, warmth):
+        rig.pool.idle_seconds = 0.0
+        rig.pool.keep_warm(rig.clock.now())
+        await settle()
+        assert (warmth.dials, rig.pool.dialer.opened) == (0, 0)
+
+
+class Leaping(FakeClock):
+    """A clock that is a minute later whenever somebody looks."""
+
+    def now(self) -> float:
+        self.advance(60.0)
+        return super().now()
+
+
+def has_opened(rig: Rig, number: int) -> bool:
+    return rig.pool.dialer.opened >= number
+
+
+async def test_what_ages_sooner_than_others_are_dialled_is_no_loop() -> None:
+    async with provider(serving) as peer:
+        rig = Rig(peer)
+        warmth = warmed(rig.pool, Leaping(), want=2)
+        for dials in (2, 4):
+            rig.pool.keep_warm(1e6 * dials)
+            await until(partial(has_opened, rig, dials))
+            await settle()
+            assert (warmth.dials, warmth.begun) == (dials, 0)
+        await rig.pool.close()
+        await all_accepted(peer.port)
 
 
 @pytest.mark.parametrize("rounds", range(8))
@@ -128,5 +164,6 @@ async def test_a_request_that_is_cancelled_while_others_give_way_leaves_nothing(
         with contextlib.suppress(asyncio.CancelledError):
             await calling
         await rig.pool.close()
+        await all_accepted(peer.port)
         await settle()
         assert (rig.pool.dialer.open, warmth.begun) == (0, 0)
