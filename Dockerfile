@@ -10,7 +10,7 @@ COPY LICENSE README.md pyproject.toml ./
 COPY otel otel
 COPY policies policies
 COPY proxy proxy
-RUN /opt/sponson/bin/pip install --constraint requirements.lock . \
+RUN /opt/sponson/bin/pip install --constraint requirements.lock '.[redis]' \
     && /opt/sponson/bin/pip uninstall --yes pip
 
 FROM python:3.13-slim

@@ -87,6 +87,9 @@ def _merging(route: RouteSnapshot) -> Iterator[tuple[Path, str]]:
             "(those of embeddings, completions and moderations are); elsewhere name inputs and results"
         )
         yield ("merge",), message
+    elif route.merge.inputs is not None and route.repeatable is not True and not any(map(_merged, route.match.path)):
+        message = "merges nothing on paths that are not known: a call that is split asks twice; say repeatable: true"
+        yield ("merge", "inputs"), message
 
 
 def _merged(pattern: str) -> bool:

@@ -7,6 +7,7 @@ reserved by estimate and settled by what the attempts have used.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from proxy.clock import Clock
 from proxy.decisions.caps import Grant
@@ -15,9 +16,11 @@ from proxy.decisions.estimates import Estimates
 from proxy.decisions.tenants import Tenant, Tenants
 from proxy.dialects.demand import demand_of
 from proxy.exchange import Exchange
-from proxy.observer import Observed, Would
+from proxy.observer import Merged, Observed, Would
 from proxy.outcome import Outcome, Reason, refused
 from proxy.stage import CallNext
+
+FAILED: Final = 400
 
 
 class TokenCounting:
@@ -38,8 +41,13 @@ class TokenCounting:
         return self.estimates(exchange.model).reserve(demand_of(exchange), self.count, size=size)
 
     def used(self, exchange: Exchange, reserved: float) -> float:
-        """Returns how many tokens all attempts have used together, each of which might have used what was reserved."""
+        """Returns how many tokens all attempts have used together, each of which might have used what was reserved.
+
+        Of a call that several requests have travelled by, each has used its own part.
+        """
         estimates, stream = self.estimates(exchange.model), exchange.facts.stream
+        if exchange.facts.events and (part := self._part(exchange, estimates, reserved)) is not None:
+            return part
         return sum(
             charge(
                 attempt,
@@ -51,6 +59,17 @@ class TokenCounting:
             ).tokens
             for attempt in exchange.facts.attempts
         )
+
+    def _part(self, exchange: Exchange, estimates: Estimates, reserved: float) -> float | None:
+        """Returns what a request has used that travelled with others; None where its own attempts tell."""
+        facts, demand = exchange.facts, exchange.demand
+        if not any(type(event) is Merged for _, event in facts.events):
+            return None
+        if (usage := facts.usage) is not None:
+            return usage.input - usage.cached_input * (1.0 - self.count.cached_input) + usage.output
+        if facts.attempts or not 0 < facts.status < FAILED:
+            return None
+        return reserved if demand is None else min(estimates.input_tokens(demand), reserved)
 
 
 class TenantStage:

@@ -94,7 +94,12 @@ def test_paths_whose_requests_cannot_travel_together(path: str) -> None:
     (line,) = (one for one in told("merge: {}", path=path) if "merge" in one)
     assert line.startswith("routes.0.merge: can match nothing: ")
     assert line.endswith("elsewhere name inputs and results")
-    assert not any("merge" in one for one in told("merge: {inputs: x, results: y}", path=path))
+    (line,) = told("merge: {inputs: x, results: y}", path=path)
+    assert line == (
+        "routes.0.merge.inputs: merges nothing on paths that are not known: a call that is split asks twice; "
+        "say repeatable: true"
+    )
+    assert told("merge: {inputs: x, results: y}\nrepeatable: true", path=path) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from proxy.decisions.estimates import Estimates
 from proxy.decisions.tenants import Tenants, TenantSettings, TenantsSettings
 from proxy.dialects.lookup import dialect_named, operation_of
 from proxy.exchange import Exchange, Usage
-from proxy.observer import Observed, Would
+from proxy.observer import Merged, Observed, Would
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stage import CallNext
 from proxy.stages.tenants import ObservingTenantStage, TenantStage, TokenCounting
@@ -176,3 +176,37 @@ async def test_observed_everything_goes_and_is_told() -> None:
     (tenant,) = door.tenants.latest()
     assert (tenant.refused, tenant.would) == (0, {Would.TENANT_LIMIT: 1, Would.CONTEXT_TOO_LONG: 1})
     assert tenant.caps.in_flight == 0
+
+
+def travels(usage: Usage | None, *, carries: bool = False, status: int = 200) -> CallNext:
+    """A request that travels with others: only the carrier is told of the attempt, each of its own part."""
+
+    async def call(exchange: Exchange) -> Outcome:
+        if carries:
+            await uses(600, 0)(exchange)
+        exchange.note(1.0, Merged(callers=3, inputs=3, carries=carries))
+        exchange.facts.usage, exchange.facts.status = usage, status
+        return answered()
+
+    return call
+
+
+@pytest.mark.parametrize("carries", [True, False])
+async def test_who_travels_with_others_is_charged_its_own_part(carries: bool) -> None:
+    door = Door(TenantSettings(tpm=60_000))
+    await door.call(below=uses(10, 10))
+    door.clock.advance(60)
+    await door.call(below=travels(Usage(200, 0), carries=carries))
+    assert door.tokens() == 800.0
+
+
+async def test_where_nobody_has_counted_it_is_charged_for_its_prompt() -> None:
+    door = Door(TenantSettings(tpm=60_000))
+    await door.call(below=uses(10, 10))
+    door.clock.advance(60)
+    await door.call(chat(words=100), travels(None))
+    after = door.tokens()
+    assert after is not None
+    assert 50 < 1000.0 - after < 250
+    await door.call(chat(words=100), travels(None, status=503))
+    assert door.tokens() == after
