@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from proxy.dialects.lookup import operation_of
 from proxy.policy.problem import Path, Problem, problem_at
 from proxy.policy.reach import WILD
 from proxy.policy.snapshot import AnswerTier, PolicySnapshot, RouteSnapshot, StaleTier
@@ -87,9 +88,14 @@ def _merging(route: RouteSnapshot) -> Iterator[tuple[Path, str]]:
             "(those of embeddings, completions and moderations are); elsewhere name inputs and results"
         )
         yield ("merge",), message
-    elif route.merge.inputs is not None and route.repeatable is not True and not any(map(_merged, route.match.path)):
+    elif route.merge.inputs is not None and route.repeatable is not True and not any(map(_known, route.match.path)):
         message = "merges nothing on paths that are not known: a call that is split asks twice; say repeatable: true"
         yield ("merge", "inputs"), message
+
+
+def _known(pattern: str) -> bool:
+    """Whether a path pattern may match a path whose requests are known to change nothing."""
+    return any(mark in pattern for mark in WILD) or operation_of(pattern) is not None
 
 
 def _merged(pattern: str) -> bool:
