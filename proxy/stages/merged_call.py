@@ -184,7 +184,9 @@ class MergedCall:
             self.work.forget_body()
             self._answer.settle()
             self._ended()
-            for caller in self.callers:
+            # They know this call: both would wait for the garbage collector.
+            callers, self.callers = self.callers, ()
+            for caller in callers:
                 caller.wake()
 
     def _dealt(self, outcome: Outcome) -> Sequence[Dealt] | None:

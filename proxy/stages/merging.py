@@ -238,6 +238,7 @@ class MergingStage:
 
     def _ended(self, lane: OpenLane, batch: Batch[Caller]) -> None:
         lane.core.ended(batch)
+        batch.parcels.clear()  # Else it and its callers would wait for the garbage collector.
         self._look(lane, self._clock.now())
 
     def _call_ended(self, lane: OpenLane, batch: Batch[Caller]) -> None:
