@@ -54,17 +54,28 @@ class Way:
         return self.breaker is not None and self.breaker.state is BreakerState.OPEN
 
 
+class Hall:
+    """How many calls of a provider, of all scopes together, have a permit and no address yet: each takes a place."""
+
+    __slots__ = ("coming",)
+
+    def __init__(self) -> None:
+        self.coming = 0
+
+
 class Openings:
     """How many calls of one scope the addresses have and could take; `places` is that as a limit for admission.
 
-    `ways` are those of the live policy. `calls` have an address; who has a permit and none yet is only in `places`.
+    `ways` are those of the live policy. `calls` have an address; those that are `coming` have a permit and none yet,
+    those that are `going` have left it and still have their permit.
     """
 
-    __slots__ = ("calls", "places", "ways")
+    __slots__ = ("_hall", "calls", "coming", "going", "places", "ways")
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, hall: Hall) -> None:
         self.ways: tuple[Way, ...] = ()
-        self.calls = 0
+        self._hall = hall
+        self.calls = self.coming = self.going = 0
         self.places: Places = _Room(label, self)
 
     def __repr__(self) -> str:
@@ -74,21 +85,59 @@ class Openings:
         """Takes the addresses as the policy now has them; calls stay where they are."""
         self.ways = tuple(ways)
 
+    @property
+    def room(self) -> int:
+        """How many more calls could go there, when those of other scopes have come that are on their way."""
+        others = self._hall.coming - self.coming
+        return max(int(sum(max(way.room, 0) for way in self.ways)) - others, 0)
+
+    def expect(self, number: int) -> None:
+        """So many permits more are out, or fewer."""
+        if number < 0:
+            left = min(self.going, -number)
+            self.going -= left
+            number += left
+        self.coming += number
+        self._hall.coming += number
+
+    def came(self) -> bool:
+        """A call has its address; returns whether it was awaited: where it did not go, others may."""
+        self.calls += 1
+        awaited = self.coming > 0
+        self.coming -= awaited
+        self._hall.coming -= awaited
+        return awaited
+
+    def left(self) -> None:
+        """A call has gone from its address; its permit follows."""
+        self.calls -= 1
+        self.going += 1
+
 
 class _Room(Places):
     """The places at all addresses; its size moves with them."""
 
-    __slots__ = ("_openings",)
+    __slots__ = ("_openings", "_used")
 
     def __init__(self, label: str, openings: Openings) -> None:
         self._openings = openings
+        self._used = 0
         super().__init__(label, 0)
+
+    @property
+    def used(self) -> int:
+        """How many permits are out."""
+        return self._used
+
+    @used.setter
+    def used(self, used: int) -> None:
+        self._openings.expect(used - self._used)
+        self._used = used
 
     @property
     def size(self) -> int:
         """What is in use at the addresses, and what could be."""
-        openings = self._openings
-        return openings.calls + int(sum(max(way.room, 0) for way in openings.ways))
+        return self._openings.calls + self._openings.room
 
     @size.setter
     def size(self, size: int) -> None:
@@ -140,7 +189,10 @@ class Addresses:
             if rank < least:
                 best, least = index, rank
         self._turn = best + 1
-        return Stay(self, best, ways[best])
+        stay = Stay(self, best, ways[best])
+        if self.openings.came():
+            self._on_room()
+        return stay
 
     @staticmethod
     def _rank(way: Way, failed: Collection[Peer], now: float) -> tuple[int, bool, float]:
@@ -152,7 +204,7 @@ class Addresses:
 
     def left(self) -> None:
         """A call has gone from its address."""
-        self.openings.calls -= 1
+        self.openings.left()
         self._on_room()
 
 
@@ -169,7 +221,6 @@ class Stay:
         self._ceiling = ramp.places if ramp is not None and ramp.size is not None else None
         self._ended = False
         way.site.in_use += 1
-        addresses.openings.calls += 1
         if self._ceiling is not None:
             self._ceiling.used += 1
 

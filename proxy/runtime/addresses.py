@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.decisions.addresses import Addresses, Openings, Site, Way
+from proxy.decisions.addresses import Addresses, Hall, Openings, Site, Way
 from proxy.decisions.breaker import Breaker
 from proxy.decisions.places import Places
 from proxy.runtime.cores import Cores
@@ -29,7 +29,8 @@ class AddressBook:
             pairs = zip(self._sites, breakers, strict=True)
             ways = [Way(site=site, breaker=breaker) for site, breaker in pairs]
             label = f"addresses {self._cores.snapshot.name}/{scope}"
-            openings = self._cores.kept("openings", lambda: Openings(label), scope)
+            hall = self._cores.kept("hall", Hall)
+            openings = self._cores.kept("openings", lambda: Openings(label, hall), scope)
             self._cores.shop.later(lambda: openings.reconfigure(ways))
             found = self._scopes[scope] = Addresses(openings, ways, on_room=self._on_room)
         return found

@@ -136,6 +136,8 @@ class Call:
         attempt, fields = self.attempt, message.headers
         attempt.head_at = self.clock.now()
         attempt.status = code
+        if (at := fields.shape.first.get("keep-alive")) is not None:
+            self._pool.told(fields.lines[at])
         if self._answer_headers.heeds_rates and (plan := self._answer_headers.rates(fields.shape)) is not None:
             attempt.rates = plan.read(fields.lines, self.clock.wall_ns() / 1e9)
         return True

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.decisions.addresses import Addresses, Openings, Site, Stay, Way
+from proxy.decisions.addresses import Addresses, Hall, Openings, Site, Stay, Way
 from proxy.decisions.admission import Admission
 from proxy.decisions.breaker import Breaker, BreakerSettings, BreakerState
 from proxy.decisions.deadline import WaitLimits
@@ -30,7 +30,7 @@ class Choice:
     guarded: bool = True
     now: float = 1000.0
     admission: Admission = field(default_factory=Admission)
-    openings: Openings = field(default_factory=lambda: Openings("addresses alpha"))
+    openings: Openings = field(default_factory=lambda: Openings("addresses alpha", Hall()))
 
     sites: list[Site] = field(init=False)
     breakers: list[Breaker] = field(init=False)

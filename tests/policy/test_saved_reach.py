@@ -101,12 +101,12 @@ def test_paths_whose_requests_cannot_travel_together(path: str) -> None:
 
 def test_an_endpoint_that_is_not_known_merges_only_what_may_be_repeated() -> None:
     declared = "merge: {inputs: documents, results: results}"
-    (line,) = told(declared, path="/v1/rerank")
+    (line,) = told(declared, path="/v1/vectors")
     assert line == (
         "routes.0.merge.inputs: merges nothing on paths that are not known: a call that is split asks twice; "
         "say repeatable: true"
     )
-    assert told(f"{declared}\nrepeatable: true", path="/v1/rerank") == []
+    assert told(f"{declared}\nrepeatable: true", path="/v1/vectors") == []
     assert told(declared, path="/v1/embeddings") == []
     assert told(declared, path="/v1/*") == []
 

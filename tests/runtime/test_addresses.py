@@ -84,6 +84,53 @@ async def test_a_connection_of_one_model_is_missed_by_another(shop: Shop) -> Non
     assert waiter.permit is not None, "the other model's call has gone"
 
 
+def waiting_for_one_place(shop: Shop) -> tuple[Runtime, list[Waiter]]:
+    """A call of each of two models waits, and then there is one place for both of them."""
+    runtime = shop.live(POLICY.replace("max: 4", "max: 1"))
+    for model in ("large", "small"):
+        shop.trip(breaker(shop, B, model))
+    held = shop.permit("alpha", "large")
+    stay = choice(runtime)._addresses.enter(shop.clock.now())
+    waiters = [shop.enter("alpha", model) for model in ("large", "small")]
+    stay.end()
+    held.release(shop.clock.now())
+    return runtime, [waiter for waiter in waiters if isinstance(waiter, Waiter)]
+
+
+async def test_two_models_whose_turn_comes_together_do_not_both_get_the_last_connection(shop: Shop) -> None:
+    runtime, (large, small) = waiting_for_one_place(shop)
+    assert [large.permit is not None, small.permit is not None].count(True) == 1
+    model, first, second = ("large", large, small) if large.permit is not None else ("small", small, large)
+    stay = choice(runtime, model)._addresses.enter(shop.clock.now())
+    assert second.permit is None
+    stay.end()
+    assert first.permit is not None
+    first.permit.release(shop.clock.now())
+    assert second.permit is not None
+
+
+async def test_who_leaves_with_a_permit_and_no_address_leaves_its_place_to_others(shop: Shop) -> None:
+    _, waiters = waiting_for_one_place(shop)
+    (first,), (second,) = ([w for w in waiters if (w.permit is not None) is has] for has in (True, False))
+    assert first.permit is not None
+    first.permit.release(shop.clock.now())
+    shop.passes(0.05)
+    assert second.permit is not None
+
+
+async def test_a_call_that_went_elsewhere_leaves_its_place_to_others(shop: Shop) -> None:
+    runtime = shop.live(POLICY.replace("max: 4", "max: 1"))
+    shop.trip(breaker(shop, B, "small"))
+    at_a = choice(runtime)._addresses.enter(shop.clock.now())
+    at_a.end()
+    shop.permit("alpha", "large")
+    waiter = shop.enter("alpha", "small")
+    assert isinstance(waiter, Waiter), "the only place that it could have may be the other call's"
+    stay = choice(runtime)._addresses.enter(shop.clock.now())
+    assert stay._site.peer[0] == "127.0.0.2"
+    assert waiter.permit is not None
+
+
 async def test_a_breaker_that_opens_empties_the_line_only_as_the_last_one(shop: Shop) -> None:
     runtime = shop.live(POLICY)
     for _ in range(8):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.decisions.addresses import Addresses, Openings, Site, Way
+from proxy.decisions.addresses import Addresses, Hall, Openings, Site, Way
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stages.addresses import AddressChoice, AddressGate
@@ -23,7 +23,7 @@ class Two:
         self.breakers = [WatchedBreaker(), WatchedBreaker()]
         self.sites = [Site((name, 80), 5) for name in ("a", "b")]
         ways = [Way(site=site, breaker=breaker) for site, breaker in zip(self.sites, self.breakers, strict=True)]
-        openings = Openings("addresses alpha")
+        openings = Openings("addresses alpha", Hall())
         openings.reconfigure(ways)
         self.told = 0
         self.addresses = Addresses(openings, ways, on_room=self._told)
