@@ -90,8 +90,11 @@ class SharedCall:
         if self.recording.readers:
             self._tell_all(self.recording.readers[0].exchange)
         self.recording.settle()
-        self._ended(self)
-        self.recording.wake()
+        try:
+            self._ended(self)
+        finally:
+            # Whatever befalls those who look at the answer: its callers wait for it.
+            self.recording.wake()
 
     async def _read(self, reader: Reader, timer: Timer | None) -> Outcome:
         exchange, recording = reader.exchange, self.recording

@@ -1,8 +1,10 @@
 """Single flight: equal requests at the same time are one call (`semantics.md` §6a).
 
-The call is a `SharedCall`: nobody's leaving ends it but the last one's, and each caller keeps its own deadline. Calls
-of different classes are not joined: a higher one would wait in a lower one's place. What has ended is joined by nobody:
-failures are shared with those who waited, and with no one after them.
+The call is a `SharedCall`: nobody's leaving ends it but the last one's, and each caller keeps its own deadline: one
+that has much longer left than the call does not join it, for it would fail before its time. Calls of different classes
+are not joined: a higher one would wait in a lower one's place. A refresh is joined by nobody: it gets no kept answer
+where all tiers fail. What has ended is joined by nobody: failures are shared with those who waited, and with no one
+after them.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class SingleFlightStage:
     async def _shared(self, exchange: Exchange, name: bytes, call_next: CallNext) -> Outcome:
         flight, calls = (name, exchange.facts.klass), self._flights.calls
         under_way = calls.get(flight)
-        if under_way is not None and under_way.joinable and self._joins:
+        if under_way is not None and self._joins and under_way.joinable and self._has_time(under_way, exchange):
             return await self._joined(exchange, under_way)
         call = SharedCall(
             exchange,
@@ -80,9 +82,16 @@ class SingleFlightStage:
             clock=self._clock,
             ended=partial(self._ended, flight),
         )
-        if self._joins and under_way is None:
+        if self._joins and exchange.facts.cache is not CacheUse.REFRESH:
             calls[flight] = call
         return await call.serve(exchange)
+
+    def _has_time(self, call: SharedCall, exchange: Exchange) -> bool:
+        """Whether a call lasts for half of the time, at least, that a request has; a stream that has begun does."""
+        now, work = self._clock.now(), call.work
+        if call.recording.started and work.facts.stream:
+            return True
+        return work.deadline_at - now >= (exchange.deadline_at - now) / 2
 
     async def _joined(self, exchange: Exchange, call: SharedCall) -> Outcome:
         self._flights.joined += 1
@@ -97,7 +106,7 @@ class SingleFlightStage:
         finally:
             if facts.usage is None:
                 # Not the one who is told what the call has spent.
-                facts.saved = call.work.facts.usage
+                facts.saved = call.work.facts.usage or call.work.facts.saved
 
     def _ended(self, flight: Flight, call: SharedCall) -> None:
         calls = self._flights.calls

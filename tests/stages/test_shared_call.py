@@ -10,7 +10,7 @@ from proxy.exchange import CancelCause, Usage
 from proxy.observer import Retried
 from proxy.outcome import OutcomeKind, Reason, refused
 from proxy.stages.recording import LARGEST_KEPT
-from proxy.stages.shared_call import stored
+from proxy.stages.shared_call import SharedCall, stored
 from tests.fakes import Ask, FakeUpload, settle
 from tests.stages.shared import STREAM, Shared, failed_silently
 
@@ -88,6 +88,20 @@ async def test_a_bug_in_it_is_everybody_s_and_leaves_a_break_to_be_shown(caplog:
         outcome = await caller.outcome()
         assert (outcome.kind, outcome.committed) == (OutcomeKind.BUG, False)
         assert caller.exchange.takes_event
+
+
+async def test_a_bug_of_whoever_is_told_of_the_end_leaves_no_caller_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    class Clumsy(Shared):
+        def _end(self, call: SharedCall) -> None:
+            raise RuntimeError("a bug")
+
+    shared = Clumsy()
+    callers = [await shared.caller() for _ in range(2)]
+    with caplog.at_level(logging.CRITICAL):
+        shared.script.end(failed_silently())
+        await settle()
+    for caller in callers:
+        assert (await caller.outcome()).kind is failed_silently().kind
 
 
 async def test_the_first_may_leave_while_another_stays_who_is_told_of_the_attempt() -> None:

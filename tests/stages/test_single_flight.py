@@ -218,3 +218,55 @@ async def test_a_refresh_that_joins_a_call_stays_a_refresh() -> None:
     (refresh,) = saved.seen.ended_ones
     assert (refresh.facts.cache, len(saved.script.works)) == (CacheUse.REFRESH, 1)
     assert saved.at_rest
+
+
+async def test_who_has_much_longer_than_a_call_makes_its_own_which_others_join() -> None:
+    saved = Saved()
+    early, first = await saved.ask()
+    saved.clock.advance(51.0)
+    late, second = await saved.ask()
+    assert (late.facts.cache, len(saved.script.works)) == (CacheUse.MISS, 2)
+    joined, third = await saved.ask()
+    assert (joined.facts.cache, len(saved.script.works)) == (CacheUse.SHARED, 2)
+    assert early.deadline_at < late.deadline_at
+    for task in (first, second, third):
+        task.cancel()
+    await settle()
+    assert saved.at_rest
+
+
+async def test_a_stream_that_has_begun_is_joined_however_late() -> None:
+    saved = Saved()
+    _, first = await saved.ask(stream=True)
+    saved.script.begin()
+    saved.clock.advance(99.0)
+    late, second = await saved.ask(stream=True)
+    assert late.facts.cache is CacheUse.SHARED
+    saved.script.finish()
+    await asyncio.gather(first, second)
+
+
+async def test_nobody_joins_a_refresh_which_would_get_no_kept_answer_in_the_end() -> None:
+    saved = Saved()
+    await saved.kept()
+    saved.clock.advance(15.0)
+    await (await saved.ask())[1]
+    saved.clock.advance(15.0)
+    (refresh,) = saved.script.works
+    asking, task = await saved.ask(klass="P2")
+    assert refresh.facts.cache is CacheUse.REFRESH
+    assert (asking.facts.cache, len(saved.script.works)) == (CacheUse.MISS, 2)
+    task.cancel()
+    saved.refreshes.stop()
+    await settle()
+    assert saved.at_rest
+
+
+async def test_who_joins_a_call_that_ends_with_a_kept_answer_has_saved_its_tokens() -> None:
+    saved = Saved()
+    (_, first), (follower, second) = await saved.ask(), await saved.ask()
+    facts = saved.script.work.facts
+    facts.cache, facts.saved = CacheUse.STALE, Usage(input=3, output=4)
+    saved.script.answer()
+    await asyncio.gather(first, second)
+    assert (follower.facts.usage, follower.facts.saved) == (None, Usage(input=3, output=4))
