@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.dialects.lookup import OPAQUE, operation_of
-from proxy.dialects.wholeness import LARGEST_UNPACKED, kept, unpacked, with_age
+from proxy.dialects.wholeness import LARGEST_UNPACKED, MOST_PARTS, kept, unpacked, with_age
 from proxy.ports import StoredAnswer
 from tests.dialects import recorded, recorded_messages
 from tests.dialects.streams import Recorded
@@ -200,6 +200,12 @@ def test_what_cannot_be_read_is_not_kept(coding: bytes) -> None:
 @pytest.mark.parametrize(("size", "keeps"), [(LARGEST_UNPACKED, True), (LARGEST_UNPACKED + 1, False)])
 def test_unpacking_has_a_bound(size: int, keeps: bool) -> None:
     assert (unpacked(gzip.compress(b" " * size, 1), [b"gzip"]) is not None) == keeps
+
+
+@pytest.mark.parametrize(("parts", "keeps"), [(MOST_PARTS, True), (MOST_PARTS + 1, False)])
+def test_an_answer_of_absurdly_many_parts_is_not_looked_at(parts: int, keeps: bool) -> None:
+    body = b'{"choices":[' + b",".join([b"{}"] * (parts - 2)) + b"]}"
+    assert (given_again(answer(gzip.compress(body, 1), JSON + b"content-encoding: gzip\r\n")) is not None) == keeps
 
 
 @given(st.binary(), st.sampled_from([b"gzip", b"deflate"]))
