@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from proxy.clock import Clock
-from proxy.exchange import Exchange, Facts
+from proxy.exchange import CancelCause, Exchange, Facts
 from proxy.observer import CacheUse, Shared, Sharing
 from proxy.outcome import Outcome
 from proxy.ports import Bits
@@ -58,7 +58,7 @@ class Refreshes:
         self._clock = clock
         self._bits = bits
         self._most = most
-        self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._running: dict[bytes, tuple[Exchange, asyncio.Task[None]]] = {}
         self.started = 0
 
     def __repr__(self) -> str:
@@ -75,13 +75,15 @@ class Refreshes:
             return
         self.started += 1
         work = self._work(exchange)
-        task = self._running[name] = start_task(_run(work, call), name="refresh of a kept answer")
+        task = start_task(_run(work, call), name="refresh of a kept answer")
+        self._running[name] = work, task
         # A task that is cancelled before its first step runs no `finally`.
         task.add_done_callback(partial(self._ended, name, work))
 
     def stop(self) -> None:
-        """Ends what is under way."""
-        for task in list(self._running.values()):
+        """Ends what is under way: the process drains."""
+        for work, task in list(self._running.values()):
+            work.cancel_cause = work.cancel_cause or CancelCause.DRAIN
             task.cancel()
 
     def _ended(self, name: bytes, work: Exchange, task: asyncio.Task[None]) -> None:

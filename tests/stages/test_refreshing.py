@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from proxy.exchange import CancelCause
 from proxy.observer import CacheUse, Shared, Sharing
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.trace_context import TraceContext
@@ -85,6 +86,18 @@ async def test_a_refresh_takes_its_callers_body_along_and_lets_it_go_at_its_end(
     saved.script.answer()
     await settle()
     assert saved.seen.ended_ones[0].request.body is None
+
+
+async def test_a_refresh_that_is_stopped_has_been_ended_by_a_drain() -> None:
+    saved = Saved()
+    await saved.kept()
+    saved.clock.advance(15.0)
+    await (await saved.ask())[1]
+    (work,) = saved.script.works
+    saved.refreshes.stop()
+    await settle()
+    assert work.cancel_cause is CancelCause.DRAIN
+    assert [exchange.facts.kind for exchange in saved.seen.ended_ones] == [OutcomeKind.DRAINED]
 
 
 async def test_whenever_a_refresh_is_stopped_nothing_is_left() -> None:
