@@ -8,6 +8,7 @@
 | tenants | the caps of who asks, held to the last byte |
 | idempotency | one call for all requests with the same key |
 | shared_call, recording | no stage: one call for several callers, and the answer that they all read |
+| detached | no stage: what all calls in tasks of their own have in common |
 | response_cache | what was kept of an equal request; refreshing fetches old answers anew |
 | single_flight | one call for equal requests at the same time |
 | merging | one call for requests that differ in their inputs alone |

@@ -26,6 +26,7 @@ from proxy.fields import Fields, lines_of, pairs_of
 from proxy.observer import Merged, Split
 from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stage import CallNext
+from proxy.stages.detached import Waits, run_detached
 from proxy.stages.merged_answer import MergedAnswer
 from proxy.stages.recording import Ledger
 from proxy.stages.shared_call import give
@@ -40,7 +41,7 @@ _OF_THE_WHOLE: Final = frozenset({b"etag", b"digest", b"content-digest", b"repr-
 _ACCEPT_ENCODING: Final = b"accept-encoding"
 
 
-class Caller(Parcel):
+class Caller(Parcel, Waits):
     """A request that may travel with others. `batch` is None while it waits; `call` is None if it goes alone."""
 
     __slots__ = ("_waiter", "asked", "batch", "batchable", "call", "call_next", "exchange", "gone", "part")
@@ -56,19 +57,6 @@ class Caller(Parcel):
         self.part: bytes | None = None
         self.gone = False
         self._waiter: asyncio.Future[None] | None = None
-
-    async def news(self) -> None:
-        """Returns when something has happened."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        """Something has happened."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class MergedCall:
@@ -125,7 +113,7 @@ class MergedCall:
             self._end(Outcome(OutcomeKind.OK))
             return
         self.work.on_attempt = begun
-        self._task = start_task(self._run(self.callers[0].call_next), name="merged call")
+        self._task = start_task(run_detached(self.work, self.callers[0].call_next, self._end), name="merged call")
 
     def leave(self, caller: Caller) -> None:
         """A caller goes before the end; the last one ends the call."""
@@ -142,16 +130,6 @@ class MergedCall:
         exchange.facts.first_byte_at = self._clock.now()
         give(exchange, answer.status, answer.phrase, self._lines, len(caller.part), caller.part)
         return replace(outcome, committed=True)
-
-    async def _run(self, call_next: CallNext) -> None:
-        outcome = Outcome(OutcomeKind.BUG)
-        try:
-            outcome = await call_next(self.work)
-        except asyncio.CancelledError:
-            outcome = Outcome(kind_of_leaving(self.work))
-            raise
-        finally:
-            self._end(outcome)
 
     def _cancel(self, exchange: Exchange) -> None:
         """The last caller goes: the call is over at once, whenever its task hears of it."""

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.fields import pairs_of
+from proxy.stages.detached import Waits
 
 if TYPE_CHECKING:
     from proxy.dialects.base import Operation
@@ -37,7 +38,7 @@ class Ledger(Protocol):
         ...
 
 
-class Reader:
+class Reader(Waits):
     """One caller's place in a recording. `behind`: bytes that it has not read yet."""
 
     __slots__ = ("_next", "_recording", "_waiter", "behind", "exchange")
@@ -62,19 +63,6 @@ class Reader:
     def at(self) -> int:
         """How many pieces it has read."""
         return self._next
-
-    async def news(self) -> None:
-        """Returns when something has happened to the recording, or to this reader."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        """Something has happened."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     def __repr__(self) -> str:
         return f"<Reader {self.behind} bytes behind>"

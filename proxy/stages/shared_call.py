@@ -20,6 +20,7 @@ from proxy.observer import CacheUse
 from proxy.outcome import Outcome, OutcomeKind
 from proxy.ports import StoredAnswer
 from proxy.stage import CallNext
+from proxy.stages.detached import run_detached
 from proxy.stages.recording import Ledger, Reader, Recording
 from proxy.tasks import start_task
 
@@ -46,7 +47,9 @@ class SharedCall:
         self.recording = Recording(ledger, exchange.operation)
         self.work = spun_off(exchange, self.recording)
         self.outcome: Outcome | None = None
-        self._task: asyncio.Task[None] | None = start_task(self._run(call_next), name="shared call")
+        self._task: asyncio.Task[None] | None = start_task(
+            run_detached(self.work, call_next, self._end), name="shared call"
+        )
 
     def __repr__(self) -> str:
         return f"<SharedCall {self.outcome or 'under way'}, {self.recording}>"
@@ -69,16 +72,6 @@ class SharedCall:
                 timer.cancel()
             self._leave(reader)
         return outcome
-
-    async def _run(self, call_next: CallNext) -> None:
-        outcome = Outcome(OutcomeKind.BUG)
-        try:
-            outcome = await call_next(self.work)
-        except asyncio.CancelledError:
-            outcome = Outcome(kind_of_leaving(self.work))
-            raise
-        finally:
-            self._end(outcome)
 
     def _end(self, outcome: Outcome) -> None:
         """The outcome is known; told once, by whoever knows it first."""
