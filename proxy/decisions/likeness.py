@@ -36,7 +36,7 @@ VERSION_HEADERS: Final = (
 """Headers, in lower case, on which answers depend."""
 _OF_VENDORS: Final = ("anthropic-", "openai-", "x-goog-")
 """Begin the headers in which vendors put versions, accounts and switches; there are new ones every year."""
-_CONDITIONS: Final = frozenset(
+CONDITIONS: Final = frozenset(
     {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
 )
 """Headers that ask for a part of an answer, or only for news (RFC 9110 §13, §14)."""
@@ -162,7 +162,7 @@ def _plain(request: Request) -> bool:
     return (
         request.switch is None
         and "content-encoding" not in names
-        and _CONDITIONS.isdisjoint(names)
+        and CONDITIONS.isdisjoint(names)
         and wish_of(request.fields) is not Wish.BYPASS
     )
 

@@ -14,10 +14,6 @@ MOST_TOKENS: Final = 300_000
 """What OpenAI takes in one call at most; a text has no more tokens than bytes, so these are counted."""
 MOST_BYTES: Final = 1024 * 1024
 """Of the bodies that are merged into one."""
-CONDITIONS: Final = frozenset(
-    {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
-)
-"""Headers (lower case) by which a caller asks for a part of its answer, or only for news: that is no one else's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

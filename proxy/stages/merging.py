@@ -13,8 +13,8 @@ from typing import Final
 
 from proxy.clock import Clock, Timer
 from proxy.decisions.idempotency import credential_of, name_of
-from proxy.decisions.likeness import VERSION_HEADERS, headers_of
-from proxy.decisions.merging import CONDITIONS, Batch, Lane, MergeBounds, MergeSettings
+from proxy.decisions.likeness import CONDITIONS, VERSION_HEADERS, headers_of
+from proxy.decisions.merging import Batch, Lane, MergeBounds, MergeSettings
 from proxy.dialects.batchable import Batchable, batchable_of, inputs_of, rest_of
 from proxy.exchange import Exchange
 from proxy.outcome import Outcome, OutcomeKind
