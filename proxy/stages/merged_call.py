@@ -28,7 +28,7 @@ from proxy.outcome import Outcome, OutcomeKind, Reason
 from proxy.stage import CallNext
 from proxy.stages.detached import Waits, run_detached
 from proxy.stages.merged_answer import MergedAnswer
-from proxy.stages.recording import Ledger
+from proxy.stages.recording import Ledger, without_cookies
 from proxy.stages.shared_call import give
 from proxy.tasks import start_task
 
@@ -174,12 +174,13 @@ class MergedCall:
             return None
         if outcome.kind is not OutcomeKind.OK:
             # The policy's own answer, or a failure that was passed on: the same to everybody.
-            self._lines = answer.lines
+            self._lines = without_cookies(answer.lines)
             same = Dealt(body=answer.body)
             return None if _may_be_ones_fault(outcome) else [same] * len(self.callers)
         if answer.status != PLAIN:
             return None
-        self._lines = lines_of(field for field in pairs_of(answer.lines) if field[0].lower() not in _OF_THE_WHOLE)
+        lasting = (field for field in pairs_of(answer.lines) if field[0].lower() not in _OF_THE_WHOLE)
+        self._lines = without_cookies(lines_of(lasting))
         return deal(answer.body, self._batchable, [caller.asked for caller in self.callers])
 
     def _tell_carrier(self, outcome: Outcome) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.fields import pairs_of
+from proxy.fields import lines_of, pairs_of
 from proxy.stages.detached import Waits
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ MOST_BEHIND: Final = 256 * 1024
 """Bytes that the slowest reader of a larger one may be behind."""
 PIECE_BYTES: Final = 64
 """What a piece takes in memory beyond its own bytes, roughly: streams have many small ones."""
+
+COOKIE: Final = b"set-cookie"
 
 
 class Ledger(Protocol):
@@ -39,16 +41,20 @@ class Ledger(Protocol):
 
 
 class Reader(Waits):
-    """One caller's place in a recording. `behind`: bytes that it has not read yet."""
+    """One caller's place in a recording. `behind`: bytes that it has not read yet.
 
-    __slots__ = ("_next", "_recording", "_waiter", "behind", "exchange")
+    `other`: the call was made for somebody else, whose session is not this one's.
+    """
 
-    def __init__(self, recording: Recording, exchange: Exchange) -> None:
+    __slots__ = ("_next", "_recording", "_waiter", "behind", "exchange", "other")
+
+    def __init__(self, recording: Recording, exchange: Exchange, *, other: bool = False) -> None:
         self._recording = recording
         self._next = 0
         self._waiter: asyncio.Future[None] | None = None
         self.behind = recording.size
         self.exchange = exchange
+        self.other = other
 
     def next(self) -> bytes | None:
         """Takes the next piece; None when there is none yet."""
@@ -58,6 +64,12 @@ class Reader(Waits):
             self.behind -= len(piece)
             self._recording.was_read()
         return piece
+
+    @property
+    def lines(self) -> bytes:
+        """The head's fields, as far as they are for this one."""
+        lines = self._recording.lines
+        return lines if not self.other else without_cookies(lines)
 
     @property
     def at(self) -> int:
@@ -172,9 +184,9 @@ class Recording:
         index = number - self._first
         return self._pieces[index] if index < len(self._pieces) else None
 
-    def enter(self, exchange: Exchange) -> Reader:
+    def enter(self, exchange: Exchange, *, other: bool = False) -> Reader:
         """Lets a caller read from the beginning; only while `kept`."""
-        reader = Reader(self, exchange)
+        reader = Reader(self, exchange, other=other)
         self.readers.append(reader)
         return reader
 
@@ -211,6 +223,13 @@ class Recording:
         if needed > self._first:
             del self._pieces[: needed - self._first]
             self._first = needed
+
+
+def without_cookies(lines: bytes) -> bytes:
+    """Returns the fields of a head for somebody else than who has asked."""
+    if COOKIE not in lines.lower():
+        return lines
+    return lines_of(field for field in pairs_of(lines) if not field[0].lower().startswith(COOKIE))
 
 
 def _plain_events(lines: bytes) -> bool:

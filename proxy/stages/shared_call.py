@@ -59,9 +59,12 @@ class SharedCall:
         """Whether its answer is still here from its first byte."""
         return self.recording.kept and self.outcome is None
 
-    async def serve(self, exchange: Exchange) -> Outcome:
-        """Answers one caller; returns once its last byte was passed on. A caller that leaves is cancelled here."""
-        reader = self.recording.enter(exchange)
+    async def serve(self, exchange: Exchange, *, other: bool = False) -> Outcome:
+        """Answers one caller; returns once its last byte was passed on. A caller that leaves is cancelled here.
+
+        `other`: somebody else made the call, whose cookies this one does not get.
+        """
+        reader = self.recording.enter(exchange, other=other)
         timer = self._bound(reader)
         try:
             outcome = await self._read(reader, timer)
@@ -100,9 +103,9 @@ class SharedCall:
             return self._told()
         exchange.facts.first_byte_at = self._clock.now()
         if recording.whole and not reader.at:
-            give(exchange, recording.status, recording.phrase, recording.lines, recording.length, recording.body)
+            give(exchange, recording.status, recording.phrase, reader.lines, recording.length, recording.body)
             return await self._outcome(reader)
-        exchange.reply.start(recording.status, recording.phrase, recording.lines, length=recording.length)
+        exchange.reply.start(recording.status, recording.phrase, reader.lines, length=recording.length)
         if exchange.facts.stream and timer is not None:
             timer.cancel()
         if not await self._pass_on(reader):

@@ -102,7 +102,7 @@ class SingleFlightStage:
         exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link))
         exchange.forget_body()
         try:
-            return await call.serve(exchange)
+            return await call.serve(exchange, other=True)
         finally:
             if facts.usage is None:
                 # Not the one who is told what the call has spent.

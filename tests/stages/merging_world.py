@@ -17,7 +17,7 @@ from proxy.trace_context import TraceContext
 from tests.fakes import Ask, FakeClock, FakeReply, answered, make_exchange, settle, with_attempt
 
 WINDOW = 0.005
-JSON = b"content-type: application/json\r\netag: x\r\n"
+JSON = b"content-type: application/json\r\netag: x\r\nset-cookie: a=b\r\n"
 EMBEDDINGS = "/v1/embeddings"
 
 

@@ -141,3 +141,9 @@ def body_of(exchange: Exchange) -> bytes:
     """What its caller got."""
     assert isinstance(exchange.reply, FakeReply)
     return exchange.reply.body
+
+
+def header_of(exchange: Exchange, name: bytes) -> bytes | None:
+    """A field of the head that its caller got."""
+    assert isinstance(exchange.reply, FakeReply)
+    return exchange.reply.header(name)

@@ -27,6 +27,7 @@ async def test_each_one_gets_its_own_answer_and_head() -> None:
         assert caller.reply.length == len(caller.reply.body)
         assert caller.reply.header(b"content-type") == b"application/json"
         assert caller.reply.header(b"etag") is None
+        assert caller.reply.header(b"set-cookie") is None
         assert caller.exchange.facts.first_byte_at == world.clock.now()
     await over(world)
 

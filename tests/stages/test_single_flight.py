@@ -13,7 +13,7 @@ from proxy.outcome import Outcome, OutcomeKind
 from proxy.stages.recording import LARGEST_KEPT
 from proxy.trace_context import TraceContext
 from tests.fakes import settle
-from tests.stages.saving import BODY, Saved, body_of
+from tests.stages.saving import BODY, Saved, body_of, header_of
 
 JSON = b"content-type: application/json\r\n"
 
@@ -270,3 +270,21 @@ async def test_who_joins_a_call_that_ends_with_a_kept_answer_has_saved_its_token
     saved.script.answer()
     await asyncio.gather(first, second)
     assert (follower.facts.usage, follower.facts.saved) == (None, Usage(input=3, output=4))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_cookie_is_for_the_one_alone_who_has_made_the_call(at_once: bool) -> None:
+    saved = Saved()
+    (leader, first), (follower, second) = await saved.ask(), await saved.ask()
+    lines = JSON + b"Set-Cookie: session=1\r\nx-kept: 1\r\n"
+    if at_once:
+        saved.script.answer(BODY, lines)
+    else:
+        saved.script.begin(lines)
+        await settle()
+        saved.script.write(BODY)
+        saved.script.finish()
+    await asyncio.gather(first, second)
+    assert [header_of(one, b"set-cookie") for one in (leader, follower)] == [b"session=1", None]
+    assert header_of(follower, b"x-kept") == b"1"
+    assert body_of(leader) == body_of(follower) == BODY
