@@ -185,6 +185,9 @@ def at_work(status: Any) -> list[str]:
         "probes": sum(row["probes_running"] for row in status["breakers"]),
         "idempotent calls": status["idempotency"]["running"],
         "idempotent answers": status["idempotency"]["bytes"],
+        "equal calls": status["single_flight"]["running"],
+        "refreshes": status["refreshes"]["running"],
+        "requests to be merged": status["merging"]["waiting"],
         "tenants at work": sum(row["in_flight"] for row in status["tenants"]),
     }
     return [f"{count} {name}" for name, count in found.items() if count]
