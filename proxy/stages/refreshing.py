@@ -16,8 +16,10 @@ from proxy.stages.shared_call import spun_off
 from proxy.tasks import start_task
 from proxy.trace_context import TraceContext
 
-MOST: Final = 16
+MOST: Final = 32
 """Refreshes at once in the whole process; who finds no place among them asks again at its next request."""
+PART_OF_ONE: Final = 2
+"""No route takes more than this part of them: its provider may hang, and the others' answers grow old too."""
 CLASS: Final = "P2"
 
 
@@ -71,7 +73,7 @@ class Refreshes:
 
     def start(self, exchange: Exchange, name: bytes, call: Callable[[Exchange], Awaitable[Outcome]]) -> None:
         """Makes the call of this exchange for nobody, and takes its body along; not twice for one name at a time."""
-        if name in self._running or len(self._running) >= self._most:
+        if name in self._running or not self._has_room(exchange.facts.route):
             return
         self.started += 1
         work = self._work(exchange)
@@ -85,6 +87,12 @@ class Refreshes:
         for work, task in list(self._running.values()):
             work.cancel_cause = work.cancel_cause or CancelCause.DRAIN
             task.cancel()
+
+    def _has_room(self, route: str) -> bool:
+        if len(self._running) >= self._most:
+            return False
+        of_route = sum(work.facts.route == route for work, _ in self._running.values())
+        return of_route * PART_OF_ONE < self._most
 
     def _ended(self, name: bytes, work: Exchange, task: asyncio.Task[None]) -> None:
         del self._running[name]

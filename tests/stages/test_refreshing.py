@@ -56,6 +56,24 @@ async def test_only_so_many_refreshes_run_at_once() -> None:
     assert saved.at_rest
 
 
+async def test_one_route_leaves_places_to_the_others() -> None:
+    saved = Saved(most_refreshes=4)
+    names = [b"%d" % number for number in range(7)]
+    for name in names:
+        await saved.kept(name)
+    saved.clock.advance(15.0)
+    running = []
+    for name, route in zip(names, ["slow"] * 3 + ["well"] * 3 + ["late"], strict=True):
+        exchange = saved.exchange(name)
+        exchange.facts.route = route
+        await saved.call(exchange)
+        running.append(saved.refreshes.running)
+    assert running == [1, 2, 2, 3, 4, 4, 4]
+    saved.refreshes.stop()
+    await settle()
+    assert saved.at_rest
+
+
 async def test_a_refresh_has_a_span_of_its_own_in_the_trace_of_who_found_the_old_answer() -> None:
     saved = Saved()
     await saved.kept()
