@@ -15,18 +15,27 @@ import orjson
 
 from proxy.dialects.base import Operation
 from proxy.dialects.errors import error_in
+from proxy.dialects.sse import EventSplitter
 from proxy.fields import lines_of, pairs_of
 from proxy.ports import StoredAnswer
 
 LARGEST_UNPACKED: Final = 8 * 1024 * 1024
 MOST_PARTS: Final = 200_000
 """Objects and arrays of a body: reading an answer may not hold up everybody else for longer than some 50 ms."""
+MOST_LINES: Final = 60_000
+"""Lines of a stream, for the same reason: the longest answers have some 20,000 events of three."""
 EVENTS: Final = b"text/event-stream"
 _ZLIB: Final = zlib.MAX_WBITS
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 _FORMATS: Final = {b"gzip": (_GZIP,), b"x-gzip": (_GZIP,), b"deflate": (_ZLIB, _RAW)}
 """`deflate` is sent with and without a zlib header."""
+_DONE: Final = b"[DONE]"
+_OWN_ENDS: Final[dict[str, tuple[str, ...]]] = {
+    "messages": ("message_stop",),
+    "responses": ("response.completed", "response.incomplete"),
+}
+"""Types of the events that end a stream, by kind of operation; other streams end with `[DONE]`."""
 _ENDED: Final = ("completed", "incomplete")
 """What `status` says of a response that will not change any more."""
 _STATES: Final = ("status", "processing_status")
@@ -129,15 +138,54 @@ def _whole(body: bytes, media_type: bytes, operation: Operation | None, *, strea
 
 
 def _ended_well(body: bytes, operation: Operation) -> bool:
+    if body.count(b"\n") + body.count(b"\r") > MOST_LINES or _too_many_parts(body):
+        return False
     scanner = operation.dialect.scanner(operation)
     scanner.feed(body)
     scanner.finish()
-    return scanner.done and scanner.error is None and not scanner.malformed
+    seen = scanner.content and scanner.done and scanner.error is None and not scanner.malformed
+    return seen and _events_sound(body, operation)
+
+
+def _events_sound(body: bytes, operation: Operation) -> bool:
+    """Whether every event can be read and tells of no failure, up to the operation's own end.
+
+    Who passes a stream on looks at few of its events; and `[DONE]` behind a broken one ends no stream of typed events.
+    """
+    try:
+        return _told_well((line[5:] for line in body.splitlines() if line.startswith(b"data:")), operation)
+    except orjson.JSONDecodeError:
+        pass
+    splitter = EventSplitter()
+    events = (*splitter.feed(body), *splitter.finish())
+    try:
+        # One event may stand on several lines.
+        return _told_well((data or b"" for _, data in events), operation)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _told_well(texts: Iterable[bytes], operation: Operation) -> bool:
+    own_end = _OWN_ENDS.get(operation.kind, ())
+    ended = not own_end
+    for text in texts:
+        text = text.strip()
+        if text and text != _DONE:
+            document = orjson.loads(text)
+            if isinstance(document, dict):
+                if _any_failed(document.get("choices")):
+                    return False
+                ended = ended or document.get("type") in own_end
+    return ended
+
+
+def _too_many_parts(body: bytes) -> bool:
+    return len(body) > MOST_PARTS and body.count(b"{") + body.count(b"[") > MOST_PARTS
 
 
 def _sound(body: bytes, operation: Operation | None) -> bool:
     """Whether a body is whole JSON that tells of no error; one of absurdly many parts is not looked at."""
-    if len(body) > MOST_PARTS and body.count(b"{") + body.count(b"[") > MOST_PARTS:
+    if _too_many_parts(body):
         return False
     try:
         document = orjson.loads(body)

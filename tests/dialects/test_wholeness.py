@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.dialects.lookup import OPAQUE, operation_of
-from proxy.dialects.wholeness import LARGEST_UNPACKED, MOST_PARTS, kept, unpacked, with_age
+from proxy.dialects.wholeness import LARGEST_UNPACKED, MOST_LINES, MOST_PARTS, kept, unpacked, with_age
 from proxy.ports import StoredAnswer
 from tests.dialects import recorded, recorded_messages
 from tests.dialects.streams import Recorded
@@ -249,6 +249,31 @@ def test_a_stream_without_its_last_event_is_not_kept(stream: Recorded) -> None:
     last = cuts[-2] + 2
     assert given_again(answer(stream.data[:last], EVENTS), stream.path, stream=True) is None
     assert given_again(answer(b"", EVENTS), stream.path, stream=True) is None
+
+
+TOLD = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "stream"),
+    [
+        (CHAT, DONE), (CHAT, TOLD + b'data: {"choices":[\n\n' + DONE), (CHAT, TOLD + b"data: 1,2\n\n" + DONE),
+        (CHAT, TOLD + b'data: {"choices":[{"finish_reason":"error"}]}\n\n' + DONE),
+        (CHAT, TOLD * (MOST_LINES // 2) + DONE),
+        (CHAT, TOLD + b"data: [" + b"[]," * MOST_PARTS + b"[]]\n\n" + DONE),
+        ("/v1/messages", b'data: {"type":"content_block_delta"}\n\n' + DONE),
+        ("/v1/responses", b'data: {"type":"response.output_text.delta"}\n\n' + DONE),
+    ],
+    ids=["empty", "half an event", "no event", "failed", "lines", "parts", "messages", "responses"],
+)  # fmt: skip
+def test_a_stream_that_seems_to_end_well_is_looked_through(path: str, stream: bytes) -> None:
+    assert given_again(answer(TOLD + DONE, EVENTS), stream=True) is not None
+    assert given_again(answer(stream, EVENTS), path, stream=True) is None
+
+
+def test_an_event_may_stand_on_several_lines() -> None:
+    assert given_again(answer(TOLD.replace(b"[", b"[\ndata:", 1) + DONE, EVENTS), stream=True) is not None
 
 
 @pytest.mark.parametrize(("stream", "lines"), [(False, EVENTS), (True, JSON), (True, b"")])
