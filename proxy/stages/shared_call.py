@@ -187,7 +187,10 @@ class SharedCall:
         facts.events.extend(known.events)
 
     def _leave(self, reader: Reader) -> None:
-        exchange, recording = reader.exchange, self.recording
+        exchange, recording, known = reader.exchange, self.recording, self.work.facts
+        if self.outcome is not None and exchange.facts.usage is None:
+            # Another one is told what the call has spent.
+            exchange.facts.saved = known.usage or known.saved
         scanner = recording.scanner
         if scanner is not None and not reader.behind:
             exchange.takes_event, exchange.told_error = scanner.between_events, scanner.error is not None

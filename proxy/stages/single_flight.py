@@ -101,12 +101,7 @@ class SingleFlightStage:
         link = (trace.trace_id, trace.span_id) if trace is not None else None
         exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link))
         exchange.forget_body()
-        try:
-            return await call.serve(exchange, other=True)
-        finally:
-            if facts.usage is None:
-                # Not the one who is told what the call has spent.
-                facts.saved = call.work.facts.usage or call.work.facts.saved
+        return await call.serve(exchange, other=True)
 
     def _ended(self, flight: Flight, call: SharedCall) -> None:
         calls = self._flights.calls

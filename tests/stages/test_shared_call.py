@@ -61,6 +61,17 @@ async def test_a_failure_is_told_to_each_of_them() -> None:
     assert not any(caller.reply.started for caller in callers), "whoever stands outside answers them"
 
 
+async def test_one_has_spent_its_tokens_and_the_others_have_saved_them() -> None:
+    shared = Shared()
+    callers = [await shared.caller(PLAIN) for _ in range(3)]
+    shared.script.work.facts.usage = usage = Usage(input=3, output=4)
+    shared.script.answer()
+    for caller in callers:
+        await caller.outcome()
+    assert [caller.exchange.facts.usage for caller in callers] == [usage, None, None]
+    assert [caller.exchange.facts.saved for caller in callers] == [None, usage, usage]
+
+
 async def test_a_break_is_a_break_for_all() -> None:
     shared = Shared()
     callers = [await shared.caller() for _ in range(2)]
