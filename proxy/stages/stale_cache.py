@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.clock import Clock
 from proxy.exchange import Exchange
 from proxy.observer import CacheUse
-from proxy.outcome import Outcome, OutcomeKind
+from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.ports import CacheStore
 from proxy.stages.response_cache import CacheCounts, hand_out
 
@@ -27,11 +27,14 @@ class StaleAnswer:
     async def __call__(self, exchange: Exchange) -> Outcome:
         """Gives what is kept; a refusal without a reason of its own where there is nothing.
 
-        A refresh wants no kept answer: it has failed where all others have.
+        A refresh wants no kept answer: it has failed where all others have. Who begins here (`too_long`) shares none.
         """
         name = exchange.alike if exchange.facts.cache is not CacheUse.REFRESH else b""
         found = await self._store.find(name, self._clock.now()) if name else None
         if found is None or found.age > self._max_age:
+            if 1 < exchange.first_tier == self.number and not exchange.alike:
+                detail = f"this route's tier {self.number} gives kept answers only, and takes no longer prompt"
+                return refused(Reason.CONTEXT_TOO_LONG, detail=detail)
             return Outcome(OutcomeKind.REFUSED, detail="no answer is kept that could be given instead")
         self._counts.stale += 1
         return hand_out(exchange, found, CacheUse.STALE, now=self._clock.now())

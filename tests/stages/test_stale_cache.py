@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.observer import CacheUse
-from proxy.outcome import OutcomeKind
+from proxy.outcome import OutcomeKind, Reason
 from proxy.ports import StoredAnswer
 from proxy.stages.response_cache import CacheCounts
 from proxy.stages.stale_cache import StaleAnswer
@@ -45,3 +45,12 @@ async def test_it_refuses_what_is_too_old_or_not_there(name: bytes | None, age: 
     assert (outcome.kind, outcome.reason) == (OutcomeKind.REFUSED, None)
     assert not exchange.reply.started
     assert exchange.facts.cache is None
+
+
+async def test_a_prompt_that_is_too_long_and_begins_here_is_told_so() -> None:
+    clock = FakeClock()
+    exchange = make_exchange()
+    exchange.alike, exchange.first_tier = b"", 3
+    outcome = await tier(clock, Shelf())(exchange)
+    assert (outcome.kind, outcome.reason) == (OutcomeKind.REFUSED, Reason.CONTEXT_TOO_LONG)
+    assert not exchange.reply.started
