@@ -76,7 +76,8 @@ class Lane(Generic[P]):
 
     A request that finds its lane quiet goes at once: nobody waits, no call is under way, and none came within the last
     window. Else the first one waits for others, at most a window; while a call of the lane waits in admission, what
-    gathers behind it goes on gathering, for it would wait there anyway. A full batch goes at once.
+    gathers behind it goes on gathering, for it would wait there anyway, and may travel with it when it begins. A full
+    batch goes at once.
     """
 
     __slots__ = ("_ahead", "_calls", "_due", "_inputs", "_last", "_size", "_tokens", "waiting")
@@ -136,6 +137,27 @@ class Lane(Generic[P]):
         self._inputs = self._tokens = self._size = 0
         return self._sent(parcels)
 
+    def fitting(self, batch: Batch[P], bounds: MergeBounds) -> list[P]:
+        """Returns those who wait, as far as they fit into a call that has waited too; in their order."""
+        whole = Parcel(
+            inputs=sum(each.inputs for each in batch.parcels),
+            tokens=sum(each.tokens for each in batch.parcels),
+            size=sum(each.size for each in batch.parcels),
+        )
+        more: list[P] = []
+        for each in self.waiting:
+            whole.inputs, whole.tokens, whole.size = _sum(whole, each)
+            if whole.inputs > bounds.inputs or whole.tokens > bounds.tokens or whole.size > bounds.size:
+                break
+            more.append(each)
+        return more
+
+    def take_along(self, batch: Batch[P], more: list[P]) -> None:
+        """Lets these, who wait, travel with a call that has not begun."""
+        for each in more:
+            self.leave(each)
+        batch.parcels += more
+
     def began(self, batch: Batch[P]) -> None:
         """A call of the lane does not wait in admission any more; may be told more than once."""
         if not batch.begun:
@@ -165,3 +187,7 @@ class Lane(Generic[P]):
         self._inputs += sign * parcel.inputs
         self._tokens += sign * parcel.tokens
         self._size += sign * parcel.size
+
+
+def _sum(whole: Parcel, part: Parcel) -> tuple[int, int, int]:
+    return whole.inputs + part.inputs, whole.tokens + part.tokens, whole.size + part.size

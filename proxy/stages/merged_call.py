@@ -17,7 +17,7 @@ from typing import Final
 from proxy.clock import Clock
 from proxy.decisions.fallback import moves_on
 from proxy.decisions.leaving import kind_of_leaving
-from proxy.decisions.merging import Batch, Parcel
+from proxy.decisions.merging import Batch, Lane, MergeBounds, Parcel
 from proxy.dialects.apportioning import shared_out
 from proxy.dialects.batchable import Batchable, Dealt, Inputs, deal, joined
 from proxy.dialects.splice import with_fields
@@ -114,6 +114,27 @@ class MergedCall:
             return
         self.work.on_attempt = begun
         self._task = start_task(run_detached(self.work, self.callers[0].call_next, self._end), name="merged call")
+
+    def take_along(self, batch: Batch[Caller], lane: Lane[Caller], bounds: MergeBounds) -> int:
+        """Takes others along who wait, just before the call is sent for the first time; returns how many.
+
+        Only where their number changes nothing of what was taken for it: no tokens were reserved, no tier has
+        changed the body, and their bytes find room.
+        """
+        work = self.work
+        body = work.request.body
+        if batch.begun or self.outcome is not None or work.demand is not None or work.payload is not body:
+            return 0
+        more = lane.fitting(batch, bounds)
+        if not more or not self._answer.reserve(sum(caller.size for caller in more)):
+            return 0
+        lane.take_along(batch, more)
+        for caller in more:
+            caller.batch, caller.call = batch, self
+        self.callers += tuple(more)
+        _join(work, self.callers)
+        work.payload = work.request.body
+        return len(more)
 
     def leave(self, caller: Caller) -> None:
         """A caller goes before the end; the last one ends the call."""
@@ -229,19 +250,25 @@ def _work(callers: Sequence[Caller], answer: MergedAnswer) -> Exchange:
     facts.events, facts.attempts, facts.queued_seconds = [], [], 0.0
     request = work.request = copy.copy(first.request)
     request.fields = _unpacked(request.fields)
+    work.payload = work.demand = None
+    work.body_bytes = 0
+    work.alike = b""
+    _join(work, callers)
+    return work
+
+
+def _join(work: Exchange, callers: Sequence[Caller]) -> None:
+    """Makes the whole's body of all callers' inputs."""
+    first = callers[0].exchange
     document, body = first.document, first.request.body
     assert document is not None
     assert body is not None
     values = {callers[0].batchable.inputs: joined([caller.asked for caller in callers])}
-    request.body = with_fields(body, document, values)
+    work.request.body = with_fields(body, document, values)
     work.document = {**document, **values}
-    work.payload = work.demand = None
-    work.body_bytes = 0
-    work.alike = b""
     work.deadline_at = max(caller.exchange.deadline_at for caller in callers)
     work.replayable = all(caller.exchange.replayable for caller in callers)
-    facts.request_bytes = len(request.body)
-    return work
+    work.facts.request_bytes = len(work.request.body)
 
 
 def _unpacked(fields: Fields) -> Fields:

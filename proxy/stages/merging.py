@@ -25,7 +25,7 @@ from proxy.stages.recording import Ledger
 NOT_PASSED: Final = frozenset({"accept-encoding"})
 """A merged answer is asked for unpacked."""
 APART_SECONDS: Final = 60.0
-"""Whose merged answer cannot be dealt will not be able to deal the next one: for so long they go alone."""
+"""Where a merged answer could not be dealt, the next one cannot be either: for so long they go alone."""
 PURGED: Final = 4
 """How many lanes are looked at, and forgotten where nothing happens in them, when one is added."""
 
@@ -139,10 +139,9 @@ class MergingStage:
             late = await self._wait(lane, caller)
             if late is not None:
                 return late
-        call, batch = caller.call, caller.batch
-        assert batch is not None
+        call = caller.call
         if call is None:
-            return await self._alone(lane, batch, caller)
+            return await self._alone(lane, caller)
         if call.singly:
             return await caller.call_next(exchange)
         if self._scope.stale_tier is not None and exchange.alike and call.failed:
@@ -169,8 +168,9 @@ class MergingStage:
         rest = rest_of(exchange.request.body, exchange.document, batchable)
         return None if rest is None else self._lanes.of(self._name(caller, rest), now)
 
-    async def _alone(self, lane: OpenLane, batch: Batch[Caller], caller: Caller) -> Outcome:
-        exchange = caller.exchange
+    async def _alone(self, lane: OpenLane, caller: Caller) -> Outcome:
+        exchange, batch = caller.exchange, caller.batch
+        assert batch is not None
         exchange.on_attempt = partial(self._began, lane, batch)
         try:
             return await caller.call_next(exchange)
@@ -232,7 +232,9 @@ class MergingStage:
         call.start(begun=partial(self._began, lane, batch))
 
     def _began(self, lane: OpenLane, batch: Batch[Caller]) -> None:
-        """A call waits no more: those who have waited behind it go, if their window has passed."""
+        """A call waits no more: those who wait behind it travel with it, or go if their window has passed."""
+        if (call := batch.parcels[0].call) is not None and lane.stage is self:
+            self._lanes.merged += call.take_along(batch, lane.core, self._bounds)
         lane.core.began(batch)
         self._look(lane, self._clock.now())
 
@@ -242,21 +244,19 @@ class MergingStage:
         self._look(lane, self._clock.now())
 
     def _call_ended(self, lane: OpenLane, batch: Batch[Caller]) -> None:
-        call = batch.parcels[0].call
-        if call is not None and call.singly:
+        if (call := batch.parcels[0].call) is not None and call.singly:
             self._lanes.split += 1
             if call.undealt:
                 lane.apart_until = self._clock.now() + APART_SECONDS
         self._ended(lane, batch)
 
     def _due(self, lane: OpenLane) -> None:
-        at, lane.timer = lane.timer_at, None
+        lane.timer = None
         # Timers may be early by a part of a millisecond.
-        self._look(lane, max(self._clock.now(), at))
+        self._look(lane, max(self._clock.now(), lane.timer_at))
 
     def _look(self, lane: OpenLane, now: float) -> None:
-        overdue = lane.core.overdue(now)
-        if overdue is not None:
+        if (overdue := lane.core.overdue(now)) is not None:
             (lane.stage or self).go(lane, overdue)
         self._set_timer(lane)
 

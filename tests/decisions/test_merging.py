@@ -214,3 +214,31 @@ class Walk(RuleBasedStateMachine):
 
 
 TestWalk = Walk.TestCase
+
+
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    tokens=st.lists(st.integers(0, 60), min_size=8, max_size=8),
+)
+def test_who_fits_into_a_call_that_has_waited_stands_in_front_and_nobody_is_passed(
+    sizes: list[int], tokens: list[int]
+) -> None:
+    lane, _ = busy()
+    bounds = replace(BOUNDS, inputs=10, tokens=1000)
+    parcels = [Parcel(inputs=size, tokens=each, size=10) for size, each in zip(sizes, tokens, strict=False)]
+    batch = Batch([Parcel(inputs=2, tokens=30)])
+    for parcel in parcels:
+        assert lane.join(parcel, replace(bounds, inputs=100), 0.1) == []
+    tight = replace(bounds, tokens=100)
+    more = lane.fitting(batch, tight)
+    assert more == parcels[: len(more)]
+    assert lane.waiting == parcels, "looking takes nobody"
+    taken = [*batch.parcels, *more]
+    assert sum(each.inputs for each in taken) <= 10
+    assert sum(each.tokens for each in taken) <= 100
+    if len(more) < len(parcels):
+        taken.append(parcels[len(more)])
+        assert sum(each.inputs for each in taken) > 10 or sum(each.tokens for each in taken) > 100
+    lane.take_along(batch, more)
+    assert lane.waiting == parcels[len(more) :]
+    assert batch.parcels[1:] == more
