@@ -15,7 +15,7 @@ from proxy.fields import Fields
 NOBODY: Final = "default"
 """Who brings nothing of what would name it."""
 LONGEST_NAME: Final = 128
-"""Longer names that begin alike are one."""
+"""Longer names are cut, and end with a hash of all that was said: what one tenant is answered is no other one's."""
 CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 """Where callers put a credential, in the order in which one is looked for."""
 SECRET_HEADERS: Final = frozenset(CREDENTIALS) | {"cookie", "proxy-authorization"}
@@ -34,16 +34,23 @@ def name_of(
         if header is None or header in secret:
             found = fingerprint(fields, salt, CREDENTIALS if header is None else (header,))
         else:
-            found = said(fields, header)
+            found = said(fields, header, salt)
         if found:
             return found
     return NOBODY
 
 
-def said(fields: Fields, header: str) -> str:
-    """Returns what a header says of its sender: printable, of bounded length; "" for nothing."""
-    value = (fields.get(header) or "")[:LONGEST_NAME]
-    return value if value.isprintable() else ascii(value)[1:-1][:LONGEST_NAME]
+def said(fields: Fields, header: str, salt: bytes) -> str:
+    """Returns what a header says of its sender: printable, of bounded length; "" for nothing.
+
+    A name that cannot stay as it is ends with a keyed hash of it: no two are one, and nobody can guess it.
+    """
+    value = fields.get(header) or ""
+    if len(value) <= LONGEST_NAME and value.isprintable():
+        return value
+    shown = value if value.isprintable() else ascii(value)[1:-1]
+    mark = blake2b(value.encode("utf-8", "surrogateescape"), key=salt, digest_size=FINGERPRINT_BYTES).hexdigest()
+    return f"{shown[: LONGEST_NAME - len(mark) - 1]}~{mark}"
 
 
 def fingerprint(fields: Fields, salt: bytes, headers: Sequence[str] = CREDENTIALS) -> str:

@@ -31,8 +31,6 @@ def head(*fields: tuple[str, str | bytes]) -> Fields:
         ([], ["x-agent-id", None], "default"),
         ([("authorization", ""), ("x-api-key", " ")], [None], "default"),
         ([("x-agent-id", "a7")], [], "default"),
-        ([("x-agent-id", "a\x07b")], ["x-agent-id"], "a\\x07b"),
-        ([("x-agent-id", b"\xff\xfe")], ["x-agent-id"], "\\udcff\\udcfe"),
         ([("x-agent-id", "é")], ["x-agent-id"], "é"),
     ],
 )
@@ -48,6 +46,23 @@ def test_whatever_is_sent_a_name_is_printable_and_short(value: bytes) -> None:
     assert name.isprintable()
     assert 0 < len(name) <= LONGEST_NAME
     name.encode()
+
+
+LONGEST = "a" * LONGEST_NAME
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("a\x07b", "a\\x07b~"), (b"\xff\xfe", "\\udcff\\udcfe~"), (LONGEST + "a", "a" * 111 + "~")]
+)
+def test_a_name_that_cannot_stay_as_it_is_is_nobody_elses(value: str | bytes, shown: str) -> None:
+    def named(value: str | bytes, salt: bytes = SALT) -> str:
+        return name_of(head(("x-agent-id", value)), ["x-agent-id"], salt)
+
+    name = named(value)
+    assert name.startswith(shown)
+    assert name == named(value) != named(value, salt=b"another")
+    others: list[str | bytes] = [shown, shown[:-1], LONGEST + "b", LONGEST, b"\xff", "a\x08b"]
+    assert name not in {named(other) for other in others}
 
 
 def test_a_credential_is_known_by_the_same_name_in_whichever_header_it_is() -> None:
