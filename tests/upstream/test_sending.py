@@ -30,7 +30,7 @@ class Ledger:
 class Dropped(Dialer):
     """Its connections end before anything can be written."""
 
-    async def dial(self, seconds: float) -> UpstreamConnection:
+    async def dial(self, seconds: float, *, spare: bool = False) -> UpstreamConnection:
         """Returns a connection that is over."""
         connection = await super().dial(seconds)
         connection.abort()

@@ -22,7 +22,7 @@ class Short(Dialer):
 
     tries = 0
 
-    async def dial(self, seconds: float) -> UpstreamConnection:
+    async def dial(self, seconds: float, *, spare: bool = False) -> UpstreamConnection:
         """Raises what the connector makes of it."""
         self.tries += 1
         raise ClientConnectorError(KEY, OSError(errno.EMFILE, "Too many open files"))
