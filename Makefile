@@ -6,7 +6,7 @@ PY := .venv/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check bench soak format clean venv lock
+.PHONY: help run demo test check bench soak image format clean venv lock
 .DELETE_ON_ERROR:
 unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -18,6 +18,7 @@ help:
 	@echo 'make check   format, lint, types, architecture'
 	@echo 'make bench   the benchmark'
 	@echo 'make soak    everything at once for ten minutes; then nothing may be left of it'
+	@echo 'make image   the steps of the Dockerfile without Docker, and what they make as a container'
 	@echo 'make format  rewrite the sources in the house format'
 	@echo 'make clean   remove what the others made'
 
@@ -42,6 +43,9 @@ bench: venv
 
 soak: venv
 	@$(PY) -m tests.soak $(ARGS)
+
+image: venv
+	@BUILD_IMAGE=1 $(PY) -m pytest tests/k8s/test_image.py tests/k8s/test_container.py $(ARGS)
 
 format: venv
 	@$(PY) -m ruff check -q --fix-only .

@@ -85,8 +85,9 @@ def need_root() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What a container starts from: (where it is here, where it is there), and its PATH."""
+    """What a container starts from: the environment's folder, (here, there) of all that is mounted, and PATH."""
 
+    home: Path
     mounts: tuple[tuple[Path, Path], ...]
     path: str
 
@@ -97,7 +98,8 @@ def checkout() -> Image:
     parts = [ROOT / name for name in ("otel", "policies", "proxy")]
     # Under an editable install the package is where the checkout is.
     places = [Path(sys.prefix), *parts, *([] if prefix.is_relative_to("/usr") else [prefix])]
-    return Image(mounts=tuple((place, place) for place in places), path=f"{sys.prefix}/bin:/usr/bin")
+    mounts = tuple((place, place) for place in places)
+    return Image(home=Path(sys.prefix), mounts=mounts, path=f"{sys.prefix}/bin:/usr/bin")
 
 
 class Volume:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.k8s.pod import ADDRESS, PATIENCE, Container, Pod, Volume, checkout, environment, need_root, until
+from tests.k8s.image import entrypoint, of_last, variables
+from tests.k8s.pod import ADDRESS, PATIENCE, Container, Image, Pod, Volume, checkout, environment, need_root, until
 from tests.k8s.tools import K8S, ROOT, Document, built, of_kind, pod_templates
 
 KEY = "sk-of-the-secret"
 PROVIDER = "127.0.0.1:9001"
 CHAT = {"model": "sim-chat", "messages": [{"role": "user", "content": "Hello"}]}
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
+IMAGES = ["the checkout", "the steps of the Dockerfile"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,14 @@ class Running:
     manifest: Document
 
 
+@pytest.fixture(scope="module", params=IMAGES)
+def image(request: pytest.FixtureRequest) -> Image:
+    """What the container starts from."""
+    return checkout() if request.param == IMAGES[0] else request.getfixturevalue("made")
+
+
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(image: Image, tmp_path: Path) -> Iterator[Running]:
     """The sidecar of the example Deployment; its policy's provider is a simulated one."""
     need_root()
     found = built(K8S / "examples/deployment")
@@ -46,10 +52,12 @@ def running(tmp_path: Path) -> Iterator[Running]:
         "sponson-policy": Volume(tmp_path / "policy", {"policy.yaml": text}),
         "sponson-keys": Volume(tmp_path / "keys", {"openai": f"{KEY}\n"}),
     }
-    env = {**image_environment(), "HOSTNAME": "app-5d4f9c-x7k2p", **environment(manifest, config)}
+    # PATH is that of the place in which the image is here.
+    set_there = {name: value for name, value in variables(of_last("ENV")).items() if name != "PATH"}
+    env = {**set_there, "HOSTNAME": "app-5d4f9c-x7k2p", **environment(manifest, config)}
     with Pod(tmp_path) as pod:
         pod.start(*provider(), log=tmp_path / "provider.log", env={**os.environ, "PYTHONPATH": str(ROOT)})
-        container = Container(pod, checkout(), entrypoint(), manifest)
+        container = Container(pod, image, entrypoint(), manifest)
         container.start(env, volumes)
         container.ready()
         until(lambda: answers(pod))
@@ -68,21 +76,6 @@ def answers(pod: Pod) -> bool:
         return pod.ask("/sim/stats", port=int(PROVIDER.rpartition(":")[2]))[0] == 200
     except OSError:
         return False
-
-
-def entrypoint() -> list[str]:
-    """The image's own."""
-    (text,) = re.findall(r"^ENTRYPOINT (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    found = json.loads(text)
-    assert isinstance(found, list)
-    return found
-
-
-def image_environment() -> dict[str, str]:
-    """What the last stage sets; its PATH is that of the place in which the image is here."""
-    last = DOCKERFILE.rsplit("\nFROM ", 1)[1]
-    pairs = [pair.partition("=") for line in re.findall(r"^ENV (.*)$", last, re.MULTILINE) for pair in line.split()]
-    return {name: value for name, _, value in pairs if name != "PATH"}
 
 
 def status_of(process: int) -> dict[str, str]:
