@@ -238,7 +238,7 @@ class Exchange:
     None while nobody wanted to know. `first_tier`: the tier to begin with, from 1. `idempotency_key`: what makes the
     request the same as another one, None for none. `alike` names what equal requests have in common: None while nobody
     asked, b"" for a request that shares nothing with any other. `on_attempt` is told when an attempt begins: its waits
-    are over.
+    are over. `towards`: where a forwarded request goes, with its path as it is; None for every other one.
     """
 
     __slots__ = (
@@ -246,7 +246,7 @@ class Exchange:
         "credential", "deadline_at", "demand", "dialect", "document", "facts", "first_target", "first_tier",
         "hides_usage", "idempotency_key", "later_tiers", "model", "on_attempt", "operation", "payload", "plan",
         "progress", "repeatable", "replaceable", "replayable", "reply", "request", "takes_event", "told_error",
-        "tried_keys", "upstream_path",
+        "towards", "tried_keys", "upstream_path",
     )  # fmt: skip
 
     bodies: BodyLedger
@@ -267,6 +267,7 @@ class Exchange:
         self.first_tier = 1
         self.idempotency_key: str | None = None
         self.alike: bytes | None = None
+        self.towards: str | None = None
         self.on_attempt: Callable[[], None] | None = None
         self.first_target = self.repeatable = self.replayable = True
         self.body_bytes = 0

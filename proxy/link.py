@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 MOST_EARLY: Final = 65536
 """Bytes that are kept for who takes a connection over, before its peer is asked to wait."""
@@ -22,6 +22,15 @@ class Taker(Protocol):
 
     def lost(self) -> None:
         """The connection is lost."""
+        ...
+
+
+@runtime_checkable
+class HalfTaker(Taker, Protocol):
+    """One to whom an end of the peer's half is not the end of the connection."""
+
+    def finished(self) -> None:
+        """The peer will send no more."""
         ...
 
 
@@ -83,6 +92,13 @@ class Link(asyncio.Protocol):
             self.resume_reading()
         if early:
             taker.received(early)
+
+    def finish(self) -> bool:
+        """The peer will send no more; returns whether that is all: it may still be written to."""
+        if not isinstance(self.taker, HalfTaker):
+            return False
+        self.taker.finished()
+        return True
 
     def beyond(self, data: bytes) -> None:
         """Bytes that are no HTTP came."""

@@ -17,6 +17,7 @@ class ProcessSettings:
     policy: Path
     listen: str = "127.0.0.1:4000"
     admin: str = "127.0.0.1:4001"
+    forward: str | None = None
     linger_seconds: float = 2.0
     drain_seconds: float = 25.0
     log_format: str = "json"

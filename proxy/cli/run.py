@@ -8,12 +8,13 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from proxy.downstream.listen import parse_address
+from proxy.downstream.listen import ListenAddress, parse_address
 from proxy.runtime.compiler import PolicyCompiler
 from proxy.runtime.machine import TooFewFiles, allow_files
 from proxy.settings import ProcessSettings, instance_index
@@ -40,7 +41,6 @@ class Duration(click.ParamType[float]):
 
 
 NOT_YET = {
-    "--forward": "explicit forward proxy",
     "--transparent": "listener for redirected connections",
     "--store": "where batches, jobs and dead letters are kept",
     "--coordinator": "leases and fleet-wide quotas",
@@ -86,6 +86,13 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
     default="127.0.0.1:4001",
     show_default=True,
     help="Probes, metrics and status; reading only.",
+)
+@click.option(
+    "--forward",
+    envvar="SPONSON_FORWARD",
+    show_envvar=True,
+    default=None,
+    help="Where a forward proxy listens (HTTP_PROXY, HTTPS_PROXY); it reaches the policy's hosts only.  [default: off]",
 )
 @click.option(
     "--linger",
@@ -158,18 +165,22 @@ def command(**flags: Any) -> None:
 
 
 def _settings(flags: dict[str, Any]) -> ProcessSettings:
-    addresses = {}
-    for flag in ("listen", "admin"):
+    addresses: dict[str, ListenAddress] = {}
+    for flag in ("listen", "admin", "forward"):
+        if flags[flag] is None:
+            continue
         try:
             addresses[flag] = parse_address(flags[flag])
         except ValueError as error:
             raise ValueError(f"--{flag} (SPONSON_{flag.upper()}): {error}") from error
-    if addresses["listen"] == addresses["admin"] and addresses["admin"].port:
-        raise ValueError(f"--listen and --admin are both {addresses['admin']}; give each a port of its own")
+    for (one, here), (other, there) in combinations(addresses.items(), 2):
+        if here == there and here.port:
+            raise ValueError(f"--{one} and --{other} are both {here}; give each a port of its own")
     return ProcessSettings(
         policy=flags["policy"],
         listen=flags["listen"],
         admin=flags["admin"],
+        forward=flags["forward"],
         linger_seconds=flags["linger"],
         drain_seconds=flags["drain"],
         log_format=flags["log_format"] or ("text" if sys.stderr.isatty() else "json"),

@@ -39,6 +39,8 @@
 | cached | which answers are kept for equal requests, within bounds, fairly |
 | answers | which answers are kept to be given again, within bounds |
 | joining | which path a provider is asked for |
+| destinations | whom forwarded traffic may reach, and whose it is |
+| hello | which name a TLS client asks for, by its first bytes |
 | bodies | how much of request bodies is kept in memory |
 | window | rolling counts |
 

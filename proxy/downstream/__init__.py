@@ -3,6 +3,7 @@
 | file | owns |
 |---|---|
 | server | listeners; one exchange per request |
+| forward | the forward listener: whole addresses, and CONNECT |
 | hops | `Via` and `Max-Forwards`: loops end here |
 | incoming | the request as the wire gave it, checked for ambiguous framing; its body |
 | reply | the answer's bytes: head, framing, stamps, back-pressure |

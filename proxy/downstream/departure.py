@@ -38,7 +38,7 @@ class Departing(Link):
             # It stays when reading goes on: most pauses are short, and most follow each other.
             self._asks = asyncio.get_running_loop().call_later(ASK_SECONDS, self._ask)
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool | None:
         """A client that leaves takes nothing more of an answer under way: what waits for it must not keep it here.
 
         Bytes of an answer that has come to its end are still delivered, and so are those of another protocol.
@@ -46,6 +46,7 @@ class Departing(Link):
         transport = self.transport
         if transport is not None and self.busy and self.taker is None and transport.get_write_buffer_size():
             transport.abort()
+        return None
 
     def end_writing(self, error: Exception) -> None:
         """The connection is lost."""

@@ -97,12 +97,13 @@ def _members(fields: Fields, name: str) -> list[str]:
     return [member.strip(" \t").lower() for line in fields.getall(name) for member in line.split(",")]
 
 
-def framing_problem(arrival: Arrival) -> str | None:
+def framing_problem(arrival: Arrival, *, forwards: bool = False) -> str | None:
     """Returns what is wrong with a head that the parser accepts and another reader might read differently.
 
     RFC 9112 §3.2, §6.1, §6.3: no host or several, a host that is none, a coding other than exactly `chunked`, any
     coding in HTTP/1.0, another version, a target that is not in origin form, a length that is not plain digits.
-    And RFC 9110 §9.3.8: TRACE, whose answer would show the caller our credentials.
+    And RFC 9110 §9.3.8: TRACE, whose answer would show the caller our credentials. Who `forwards` looks at targets and
+    methods itself.
     """
     version, fields = arrival.version, arrival.fields
     shape = fields.shape
@@ -120,6 +121,8 @@ def framing_problem(arrival: Arrival) -> str | None:
             return "the only transfer coding is chunked, and only in version 1.1 of HTTP"
     elif (at := shape.first.get("content-length")) is not None and not _is_length(fields.lines[at]):
         return "Content-Length must be plain digits, and no more than any body could need"
+    if forwards:
+        return None if arrival.method != "TRACE" else _NO_TRACE
     if not arrival.target.startswith("/") or arrival.method in _NOT_FOR_US:
         return _NO_TRACE if arrival.method == "TRACE" else _NO_PATH
     return None

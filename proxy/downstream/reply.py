@@ -89,6 +89,13 @@ class HttpReply:
         self._send(b"HTTP/1.1 101 Switching Protocols\r\n%b%b%b" % (SWITCH, lines, self._stamp()))
         return self._arrival.link
 
+    def establish(self, lines: bytes) -> Link:
+        """Agrees to a tunnel (RFC 9110 §9.3.6: no length, no body); the connection is for the caller of this."""
+        self.started = self._ended = self._close = True
+        self._facts.status = 200
+        self._send(b"HTTP/1.1 200 Connection established\r\n%b%b" % (lines, self._stamp()))
+        return self._arrival.link
+
     def write(self, piece: bytes) -> None:
         """Passes a piece on, in a chunk of its own where the answer is chunked."""
         if self._silent or not piece:

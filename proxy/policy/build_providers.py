@@ -9,6 +9,7 @@ from proxy.decisions.deadline import AnswerPaceSettings, TimeoutSettings
 from proxy.decisions.quota import QuotaSettings
 from proxy.decisions.room import QueueSettings
 from proxy.policy.problem import Path
+from proxy.policy.schema.hosts import split_host
 from proxy.policy.schema.providers import (
     Adaptive,
     AnswerQuantile,
@@ -27,6 +28,7 @@ from proxy.policy.snapshot import (
     AddressSnapshot,
     AuthScheme,
     ConnectionSettings,
+    HostSnapshot,
     KeySnapshot,
     ModelSnapshot,
     ProviderSnapshot,
@@ -54,6 +56,7 @@ def build_provider(root: Node, name: str, provider: Provider) -> ProviderSnapsho
         root_path=paths[0],
         addresses=addresses,
         dialect=provider.dialect,
+        hosts=tuple(_host(text) for text in provider.hosts),
         query=tuple(provider.query.items()),
         headers=_headers(root, here, provider),
         auth=_auth(provider),
@@ -74,6 +77,11 @@ def build_provider(root: Node, name: str, provider: Provider) -> ProviderSnapsho
         propagate_trace=provider.propagate_trace,
         max_inputs=provider.max_inputs,
     )
+
+
+def _host(text: str) -> HostSnapshot:
+    host, port = split_host(text)
+    return HostSnapshot(host=host, port=port)
 
 
 def _address(url: str) -> tuple[AddressSnapshot, str]:

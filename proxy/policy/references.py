@@ -25,7 +25,7 @@ FINAL_TIERS = ("answer", "later")
 
 def references(root: Node) -> Iterator[Problem]:
     """All problems between the values of a policy."""
-    rules = (_unknown_providers, _repeated, _renamed, _one_of, _fleet, _breakers, _headers, _tiers)
+    rules = (_unknown_providers, _repeated, _renamed, _one_of, _fleet, _breakers, _headers, _tiers, _hosts)
     for rule in rules:
         yield from rule(root)
 
@@ -160,6 +160,16 @@ def _tiers(root: Node) -> Iterator[Problem]:
         if status and body and plain(status.node) in (204, 205, 304):
             message = f"an answer with status {plain(status.node)} has no body"
             yield problem_at(body.key_place, body.path, message)
+
+
+def _hosts(root: Node) -> Iterator[Problem]:
+    """What is written for two providers would go to the first, whatever the second one says."""
+    first: dict[str, Found] = {}
+    for found in select(root, "providers.*.hosts.[]"):
+        name = (_text(found) or "").lower()
+        if name and first.setdefault(name, found) is not found:
+            place = first[name].node.place
+            yield problem_at(found.node.place, found.path, f'"{name}" belongs to a provider already, at {place}')
 
 
 def _is_final(tier: Found) -> bool:

@@ -96,6 +96,18 @@ class AddressSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostSnapshot:
+    """A host that belongs to a provider, spelled as `decisions/destinations` has it; `port` None: the usual ones."""
+
+    host: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSnapshot:
     """A model service. `root_path` is the path of `base_url` without a trailing slash ("" for none).
 
@@ -113,6 +125,8 @@ class ProviderSnapshot:
     root_path: str
     addresses: tuple[AddressSnapshot, ...]
     dialect: str = "openai"
+    hosts: tuple[HostSnapshot, ...] = ()
+    """As written: traffic to these is forwarded to it; none: those of `base_url`."""
     query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, ValueSource], ...] = ()
     auth: AuthScheme = AuthScheme()

@@ -30,7 +30,7 @@ NOT_YET: tuple[Gap, ...] = (
     Gap(pattern="fleet.guarantee", fine=("bounded",)),
     Gap(pattern="fleet.stale_after", fine=("15s",)),
     *_gaps("", "intercept", "batches"),
-    *_gaps("providers.*.", "hosts", "queue_metric"),
+    *_gaps("providers.*.", "queue_metric"),
     *_gaps("providers.*.models.*.", "price"),
     *_gaps("routes.[].tiers.[].", "later"),
     Gap(pattern="routes.[].dead_letter", fine=(False,)),

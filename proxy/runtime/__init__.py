@@ -20,6 +20,8 @@
 | cores | one provider's decision cores, found where they are kept or made |
 | spreads | a tier over equals, each as its place in the order wants |
 | upstreams, addresses | one address of a provider; several of them as one |
+| forwarding, tunnels | whose each destination of forwarded traffic is; what a tunnel passes |
+| listeners | the listeners for applications as one: what is under way, and its end |
 | guard | a breaker in its place: whom it tells, which queues it empties, whom its ceiling binds |
 | secrets | reading named values; the last good one when a file vanishes |
 | reload | comparing, parsing in a thread, swapping one reference |

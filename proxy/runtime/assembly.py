@@ -26,6 +26,7 @@ from proxy.policy.snapshot import AnswerTier, PolicySnapshot, ProviderTier, Rout
 from proxy.policy.snapshot import Tier as WrittenTier
 from proxy.ports import Bits, Rescue
 from proxy.runtime import pipeline
+from proxy.runtime.forwarding import ForwardedPlans, Forwarding, elsewhere, forwarding
 from proxy.runtime.idempotency import IdempotencyParts
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lanes import LaneParts
@@ -38,6 +39,7 @@ from proxy.runtime.secrets import Secrets
 from proxy.runtime.spreads import as_early, waits_of, waits_of_all
 from proxy.runtime.targets import Provider
 from proxy.runtime.tenants import TenantParts
+from proxy.runtime.tunnels import TunnelParts
 from proxy.runtime.workshop import Workshop
 from proxy.stage import CallNext
 from proxy.stages.answer import PolicyAnswer
@@ -47,6 +49,7 @@ from proxy.stages.fallback import FallbackTiers
 from proxy.stages.observation import ObservationStage
 from proxy.stages.spread import Equal, spread_over
 from proxy.stages.tier import ProviderTier as ProviderTierStage
+from proxy.upstream.passage import Own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +64,14 @@ class Surroundings:
     bits: Bits
     pseudonym: str = ""
     """This process's own name in `Via`."""
+    own: Own | None = None
+    """What leads to this process itself; None: nothing is forwarded."""
 
 
 class Runtime:
     """One policy, compiled. Requests hold their pipeline by closure and end on the policy that they began with."""
 
-    __slots__ = ("_shop", "call", "providers", "refuse", "router", "snapshot")
+    __slots__ = ("_shop", "bodies", "call", "forwarding", "observation", "providers", "refuse", "router", "snapshot")
 
     def __init__(
         self,
@@ -82,8 +87,9 @@ class Runtime:
         self.router = router
         self.providers = providers
         self._shop = shop
-        observation = ObservationStage(shop.observer, rescue=rescue, clock=shop.clock)
-        bodies = shop.kept.get(("bodies",), BodyMemory)
+        self.forwarding: Forwarding | None = None
+        observation = self.observation = ObservationStage(shop.observer, rescue=rescue, clock=shop.clock)
+        bodies = self.bodies = shop.kept.get(("bodies",), BodyMemory)
         self.call: CallNext = pipeline.front(observation, Classification(router, bodies, tenants))
         self.refuse = observation.refuse
 
@@ -108,14 +114,14 @@ def assemble(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -
     by_provider = {name: maker.only(name, prefix=f"/{name}") for name in providers}
     default = maker.only(snapshot.providers[0].name, prefix="") if snapshot.routes is None else None
     router = Router(routes, by_provider=by_provider, default=default)
-    return Runtime(
-        snapshot,
-        shop,
-        rescue=around.rescue,
-        router=router,
-        providers=list(providers.values()),
-        tenants=tenants.tenants,
+    runtime = Runtime(
+        snapshot, shop, rescue=around.rescue, router=router, providers=list(providers.values()), tenants=tenants.tenants
     )
+    if around.own is not None:
+        plans = ForwardedPlans(routes=tuple(routes), alone=by_provider)
+        tunnels = TunnelParts(shop, providers, tenants, own=around.own)
+        runtime.forwarding = forwarding(snapshot, runtime.observation, plans, tunnels=tunnels, bodies=runtime.bodies)
+    return runtime
 
 
 def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) -> Workshop:
@@ -139,6 +145,7 @@ def _workshop(snapshot: PolicySnapshot, around: Surroundings, secrets: Secrets) 
         heeding=frozenset(provider.name for provider in snapshot.providers if heeds(snapshot, provider)),
         classes=snapshot.classes,
         lanes=LaneParts(snapshot),
+        forwarded=elsewhere(snapshot) if around.own is not None else {},
     )
     if shop.process_places is not None and snapshot.concurrency is not None:
         places, size = shop.process_places, share_of(snapshot.concurrency, snapshot.fleet, key="")

@@ -16,6 +16,7 @@ from proxy.decisions.queues import Line
 from proxy.decisions.quota import Bucket
 from proxy.decisions.room import Room
 from proxy.decisions.tenants import Tenants
+from proxy.upstream.aside import Aside
 from proxy.upstream.pool import Pool
 
 GRACE_SECONDS = 600.0
@@ -55,6 +56,8 @@ def _still_busy(core: object, now: float) -> bool:
             return core.calls > 0
         case Pool():
             return core.busy > 0
+        case Aside():
+            return core.pool.busy > 0
         case Line():
             return any(core.waiters)
         case Room():

@@ -31,7 +31,11 @@ class Drained(Protocol):
 
     draining: bool
     refusing: bool
-    last_arrival: float
+
+    @property
+    def last_arrival(self) -> float:
+        """When a request came last."""
+        ...
 
     @property
     def busy(self) -> int:

@@ -101,6 +101,13 @@ def target(stages: TargetStages, transport: CallNext, *, context: ContextStage |
     return _composed(order, transport)
 
 
+def tunnel(
+    breaker: BreakerStage | None, admission: AdmissionStage, attempt: AttemptStage, passage: CallNext
+) -> CallNext:
+    """One for each destination of tunnels, in the order of other targets; its caller makes the next attempt."""
+    return _composed([breaker, admission, attempt], passage)
+
+
 def address(breaker: BreakerStage | None, attempt: AttemptStage, transport: CallNext) -> CallNext:
     """One for each of several addresses, below admission: the address is chosen when it is the call's turn."""
     return _composed([breaker, attempt], transport)

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import random
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -17,17 +16,20 @@ from proxy.decisions.answers import Answers
 from proxy.decisions.breaker import Breaker
 from proxy.decisions.cached import Cached
 from proxy.downstream.admin import AdminServer, AdminSources
-from proxy.downstream.listen import CannotListen, bind, parse_address
+from proxy.downstream.forward import ForwardServer
 from proxy.downstream.rescue import rescue
 from proxy.downstream.server import DataServer
 from proxy.observer import GaugeSource, Observer, Observers, Reading
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.policy.source import PolicyBytes
+from proxy.ports import Bits
 from proxy.runtime.alarm import Alarm
 from proxy.runtime.assembly import Runtime, Surroundings, assemble
 from proxy.runtime.batching import BatchedObserver
+from proxy.runtime.forwarding import Forwarding
 from proxy.runtime.kept_state import Closable, KeptState
 from proxy.runtime.lifecycle import KILLED, Phase, Signals, drain
+from proxy.runtime.listeners import Listeners, OwnPorts, bound_to
 from proxy.runtime.log_line import RequestLog
 from proxy.runtime.machine import most_connections, most_waiting, open_files, shortages
 from proxy.runtime.models import OTHER
@@ -38,6 +40,7 @@ from proxy.settings import ProcessSettings
 from proxy.stages.refreshing import Refreshes
 from proxy.tasks import start_task
 from proxy.trace_context import Sampler
+from proxy.upstream.aside import Aside
 from proxy.upstream.pool import Pool
 
 FAILED = 1
@@ -97,6 +100,7 @@ class Process:
         self._alarm = Alarm(self.admission.tick, clock)
         self.admission.alarm = self._alarm.set
         bits = random.Random(os.urandom(32)).getrandbits
+        self._own = OwnPorts()
         self._around = Surroundings(
             kept=self.kept,
             admission=self.admission,
@@ -105,18 +109,26 @@ class Process:
             clock=clock,
             bits=bits,
             pseudonym=f"sponson-{bits(48):012x}",
+            own=self._own if settings.forward is not None else None,
         )
         self._secrets = Secrets(settings.environ)
         self.keeper = self._keeper(understand)
         self._runtime: Runtime | None = None
         self.server = DataServer(self._current, sampler=telemetry.sampler, clock=clock, bits=bits)
         self.server.pseudonym = self._around.pseudonym
+        self.forward = self._forward_server(bits) if settings.forward is not None else None
+        self.listeners = Listeners([self.server] if self.forward is None else [self.server, self.forward])
         self.status = StatusReader(self.kept, clock, self._label, admission=self.admission)
         self.admin = AdminServer(self._admin_sources())
         self._beat = clock.now()
         self._background: list[asyncio.Task[Any]] = []
         self._closing: list[asyncio.Task[None]] = []
         self._settling: Timer | None = None
+
+    def _forward_server(self, bits: Bits) -> ForwardServer:
+        server = ForwardServer(self._forwarding, sampler=self.telemetry.sampler, clock=self.clock, bits=bits)
+        server.pseudonym = self._around.pseudonym
+        return server
 
     def _keeper(self, understand: Understand) -> PolicyKeeper:
         return PolicyKeeper(
@@ -131,10 +143,15 @@ class Process:
     async def start(self) -> None:
         """Loads the policy and binds the listeners. Raises what makes a start impossible."""
         await self.keeper.first()
-        data = _bound("--listen", self.settings.listen)
-        self.admin.listen(_bound("--admin", self.settings.admin))
+        data = bound_to("--listen", self.settings.listen)
+        admin = bound_to("--admin", self.settings.admin)
+        forward = bound_to("--forward", self.settings.forward) if self.settings.forward is not None else []
+        self._own.add([*data, *admin, *forward])
+        self.admin.listen(admin)
         self._take_measure()
         await self.server.listen(data)
+        if self.forward is not None:
+            await self.forward.listen(forward)
         self.telemetry.watch(self._gauges)
         self.telemetry.start()
         self._background = [
@@ -149,7 +166,10 @@ class Process:
     def _take_measure(self) -> None:
         """Takes no more clients than this machine has files for, and says where its limits are tight."""
         files = open_files()
-        self.server.protocols.connections.most = most_connections(files)
+        most = most_connections(files)
+        if self.forward is not None:
+            self.forward.protocols.connections.most = most = most // 2
+        self.server.protocols.connections.most = most
         for shortage in shortages(files, most_waiting()):
             _log.warning("%s", shortage)
 
@@ -161,7 +181,7 @@ class Process:
         await asyncio.wait({ending, killed}, return_when=asyncio.FIRST_COMPLETED)
         killed.cancel()
         if not ending.done():
-            _log.warning("a second signal: ending at once, with %d requests under way", self.server.in_flight)
+            _log.warning("a second signal: ending at once, with %d requests under way", self.listeners.in_flight)
             return KILLED
         if ending.exception() is not None:
             return FAILED
@@ -172,7 +192,7 @@ class Process:
     async def _end(self) -> None:
         whole = self.settings.drain_seconds
         flush = min(FLUSH_SECONDS, whole * FLUSH_PART)
-        await drain(self.server, linger=self.settings.linger_seconds, limit=whole - flush, clock=self.clock)
+        await drain(self.listeners, linger=self.settings.linger_seconds, limit=whole - flush, clock=self.clock)
         for _, refreshes, _ in self.kept.all(Refreshes):
             refreshes.stop()
         for task in self._background:
@@ -180,7 +200,7 @@ class Process:
         self._alarm.stop()
         self._counted.flush()
         await self.telemetry.shutdown(flush)
-        await self.server.close()
+        await self.listeners.close()
         self.admin.close()
         for core in self.kept.closable():
             await core.close()
@@ -188,6 +208,11 @@ class Process:
     def _current(self) -> Runtime:
         assert self._runtime is not None
         return self._runtime
+
+    def _forwarding(self) -> Forwarding:
+        forwarding = self._current().forwarding
+        assert forwarding is not None
+        return forwarding
 
     def _label(self, provider: str, model: str) -> str:
         """Names a model in metrics, by the live policy; a provider that it does not have has no names."""
@@ -199,7 +224,7 @@ class Process:
         return self.telemetry.prometheus()
 
     def _gauges(self) -> Iterator[Reading]:
-        yield Reading("http.server.active_requests", self.server.in_flight)
+        yield Reading("http.server.active_requests", self.listeners.in_flight)
         yield Reading("sponson.fleet.size", self._current().snapshot.fleet.size)
         yield from self.status.gauges()
 
@@ -231,6 +256,8 @@ class Process:
             pool.sweep(now)
             if used:
                 pool.keep_warm(now)
+        for _, aside, _ in self.kept.all(Aside):
+            aside.pool.sweep(now)
         for _, answers, _ in self.kept.all(Answers):
             answers.expire(now)
         for _, cached, _ in self.kept.all(Cached):
@@ -254,8 +281,9 @@ class Process:
         clients = self.server.protocols.status()
         return {
             "phase": self.phase.value,
-            "in_flight": self.server.in_flight,
+            "in_flight": self.listeners.in_flight,
             "clients": clients,
+            **({"forwarded_clients": self.forward.protocols.status()} if self.forward is not None else {}),
             **self.status.status(),
         }
 
@@ -263,16 +291,3 @@ class Process:
 def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
-
-
-def _bound(flag: str, text: str) -> list[socket.socket]:
-    """Binds and listens: only who listens is told of another who has the port, and uvloop keeps that to itself."""
-    try:
-        sockets = bind(parse_address(text))
-        for bound in sockets:
-            bound.listen()
-    except CannotListen as error:
-        raise CannotListen(f"{flag}: {error}") from error
-    except OSError as error:
-        raise CannotListen(f"{flag}: cannot listen on {text}: {error.strerror}; choose another port") from error
-    return sockets

@@ -8,6 +8,7 @@ while its provider, scheme, host and port do; TLS has no settings beyond the sch
 from __future__ import annotations
 
 from proxy.decisions.breaker import Breaker, BreakerSettings
+from proxy.decisions.destinations import is_guarded
 from proxy.decisions.observing import Tally
 from proxy.decisions.pace import Pace, PacedLimits
 from proxy.exchange import PhaseLimits
@@ -18,9 +19,12 @@ from proxy.stage import CallNext
 from proxy.stages.attempt import AttemptStage
 from proxy.stages.breaker import BreakerStage, ObservingBreakerStage
 from proxy.upstream.address import Address
+from proxy.upstream.aside import Aside
 from proxy.upstream.dialer import Dialer
+from proxy.upstream.guarded import GuardedLookup
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.pool import Pool
+from proxy.upstream.towards import Towards
 from proxy.upstream.transport import Transport
 from proxy.upstream.warmth import Warmth
 
@@ -36,12 +40,34 @@ class Upstream:
         self.pool = self._pool()
         self._breakers: dict[str, Breaker] = {}
         self._patience: dict[str, tuple[float, float]] = {}
-        self._transport = Transport(
-            pool=self.pool,
-            headers=self._headers(),
-            answer_headers=AnswerHeaders(heeds_rates=cores.snapshot.name in cores.shop.heeding),
-            clock=cores.shop.clock,
+        own = self._to(self.address, self.pool)
+        others = self._others()
+        self._transport: CallNext = Towards(own, others).__call__ if others else own
+
+    def _to(self, address: Address, pool: Pool) -> Transport:
+        return Transport(
+            pool=pool,
+            headers=self._headers(address),
+            answer_headers=AnswerHeaders(heeds_rates=self._cores.snapshot.name in self._cores.shop.heeding),
+            clock=self._cores.shop.clock,
         )
+
+    def _others(self) -> dict[str, CallNext]:
+        """Returns what asks the other addresses to which requests to the provider may be forwarded."""
+        found: dict[str, CallNext] = {}
+        for one, listed in self._cores.shop.forwarded.get(self._cores.snapshot.name, {}).items():
+            address = Address(scheme=one.scheme, host=one.host, port=one.port)
+            found[str(address)] = self._to(address, self._aside(address, listed=listed)).__call__
+        return found
+
+    def _aside(self, address: Address, *, listed: bool) -> Pool:
+        idle = self._cores.snapshot.connections.idle_seconds
+
+        def make() -> Aside:
+            lookup = None if listed else GuardedLookup(is_guarded)
+            return Aside(Pool(Dialer(address, lookup=lookup), idle_seconds=idle))
+
+        return self._cores.kept("aside", make, str(address), "listed" if listed else "named").pool
 
     def breaker(self, settings: BreakerSettings, scope: str, phases: PhaseLimits, *, share: int) -> Breaker:
         """Returns the breaker of one scope here; `share` is how many calls may run at once when all is well."""
@@ -120,8 +146,8 @@ class Upstream:
             connect = snapshot.timeouts.connect
             pool.warmth.reconfigure(want=want, most=snapshot.connections.max, seconds=connect)
 
-    def _headers(self) -> HeaderPlan:
-        address, snapshot, shop = self.address, self._cores.snapshot, self._cores.shop
+    def _headers(self, address: Address) -> HeaderPlan:
+        snapshot, shop = self._cores.snapshot, self._cores.shop
         default = {"http": 80, "https": 443}[address.scheme]
         host = f"[{address.host}]" if ":" in address.host else address.host
         plan = HeaderPlan(

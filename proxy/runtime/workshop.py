@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.clock import Clock
@@ -11,7 +11,7 @@ from proxy.decisions.classes import ClassSettings
 from proxy.decisions.places import URGENT, Places
 from proxy.decisions.shares import FleetSettings
 from proxy.observer import Observer
-from proxy.policy.snapshot import PolicySnapshot
+from proxy.policy.snapshot import AddressSnapshot, PolicySnapshot
 from proxy.ports import Bits
 from proxy.runtime.kept_state import KeptState
 from proxy.runtime.lanes import LaneParts, Parts
@@ -35,6 +35,8 @@ class Workshop:
     commits_before: int
     pseudonym: str = ""
     """This process's own name in `Via`."""
+    forwarded: Mapping[str, Mapping[AddressSnapshot, bool]] = field(default_factory=dict)
+    """By provider, to which other addresses than its own requests may be forwarded; True where the port is listed."""
     observe: bool = False
     """The whole policy is in `mode: observe`."""
     counting: frozenset[str] = frozenset()

@@ -50,7 +50,8 @@ class ProviderTier:
     def __call__(self, exchange: Exchange) -> Awaitable[Outcome]:
         """Shapes the request for this tier and runs the target's pipeline."""
         request = exchange.request
-        path = self._paths.get(request.path) or self._path(exchange)
+        known = self._paths.get(request.path) if exchange.towards is None else request.path
+        path = known or self._path(exchange)
         exchange.first_target = self.number == 1 and self.meant
         exchange.upstream_path = path + self._joined(exchange) if request.query or self.query else path
         same = not self.fields and (self.model is None or self.model == exchange.model)

@@ -9,6 +9,11 @@
 | relay | passing every other answer on: hold-back, pieces, visible breaks |
 | tunnel | a WebSocket that was agreed to: its limits, and how it ends |
 | side | one end of it: frames that pass, backpressure, signs of life |
+| passage | a tunnel that a caller asked for (CONNECT): dialled, agreed to, watched, ended |
+| passing | one end of it: bytes that pass untouched, half-closes, resets |
+| towards | requests to other addresses than those of `base_url` |
+| aside | the connections of both |
+| guarded | look-ups whose answer leaves out what a name must not lead to |
 | keep | failing answers, held back whole |
 | meter | looking at copies: usage, errors and first content |
 | headers | request and answer headers: what is forwarded, what is added |

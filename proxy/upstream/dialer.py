@@ -60,6 +60,7 @@ class Dialer:
         tls: ssl.SSLContext | None = None,
         lookup: Lookup | None = None,
         patience: Patience | None = None,
+        connection: Callable[[Shapes], UpstreamConnection] = UpstreamConnection,
     ) -> None:
         self.address = address
         self.before: Callable[[], Awaitable[None]] | None = None
@@ -76,7 +77,7 @@ class Dialer:
             resolver=self._lookup,
             socket_factory=self._vigil.open_socket,
         )
-        self._connector._factory = cast(Any, partial(UpstreamConnection, Shapes()))
+        self._connector._factory = cast(Any, partial(connection, Shapes()))
 
     async def dial(self, seconds: float, *, spare: bool = False) -> UpstreamConnection:
         """Opens a connection within `seconds`, name look-up and TLS included. Raises aiohttp's errors, TimeoutError.

@@ -90,6 +90,7 @@ def test_a_flag_that_is_not_built_yet_is_refused_by_name(flag: str) -> None:
         ("SPONSON_POLICY", "/etc/p.yaml", "policy", Path("/etc/p.yaml")),
         ("SPONSON_LISTEN", "[::1]:1", "listen", "[::1]:1"),
         ("SPONSON_ADMIN", "127.0.0.1:2", "admin", "127.0.0.1:2"),
+        ("SPONSON_FORWARD", "127.0.0.1:3", "forward", "127.0.0.1:3"),
         ("SPONSON_LINGER", "0", "linger_seconds", 0.0),
         ("SPONSON_DRAIN", "1m", "drain_seconds", 60.0),
         ("SPONSON_STATE_DIR", "/var/s", "state_dir", Path("/var/s")),

@@ -40,7 +40,6 @@ def test_what_is_not_built_yet_at_the_top(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("below", "path"),
     [
-        ("hosts: [a.example]", "hosts"),
         ("queue_metric: {url: http://vllm:8000/metrics, name: 'vllm:waiting'}", "queue_metric"),
         ("models: {m: {price: {input: 3, output: 15}}}", "models.m.price"),
     ],

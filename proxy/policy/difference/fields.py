@@ -138,6 +138,7 @@ def _adaptive(adaptive: AdaptiveSettings | None) -> str:
 PROVIDER: tuple[Field[ProviderSnapshot], ...] = (
     Field(name="mode", read=lambda p: p.observe, write=mode, when=DECISION),
     Field(name="base_url", read=_urls),
+    Field(name="hosts", read=lambda p: p.hosts, write=lambda hosts: plain(hosts) if hosts else "those of base_url"),
     Field(name="dialect", read=lambda p: p.dialect),
     Field(name="auth", read=lambda p: p.auth, write=_auth, when=DECISION),
     Field(name="propagate_trace", read=lambda p: p.propagate_trace),

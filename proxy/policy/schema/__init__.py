@@ -6,6 +6,7 @@
 | base | what all sections have in common; fields and their defaults |
 | fleet | `fleet`, `limits`, `classes`, `tenants`, `telemetry`, `intercept` |
 | providers | `providers` and what is below them |
+| hosts | where a provider is: `base_url`, and `hosts` |
 | routes | `routes` and what is below them |
 | saved | `cache` and `merge` of a route |
 | policy | the policy itself |

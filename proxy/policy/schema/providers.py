@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Discriminator, Tag, WithJsonSchema
 from pydantic.config import JsonDict
 
 from proxy.decisions.adaptive import AdaptiveSettings
@@ -15,8 +15,8 @@ from proxy.decisions.quota import QuotaSettings
 from proxy.decisions.room import QueueSettings
 from proxy.policy.schema.base import Section, absent, default_of, option, required, section
 from proxy.policy.schema.fleet import MODE, Mode
+from proxy.policy.schema.hosts import Addresses, HostPort
 from proxy.policy.schema.types import (
-    LIST,
     MAPPING,
     SCALAR,
     Count,
@@ -36,7 +36,6 @@ from proxy.policy.schema.types import (
     Variable,
     Weight,
     expected,
-    list_or_scalar,
     mapping_or_scalar,
 )
 from proxy.policy.snapshot import ConnectionSettings, KeySnapshot, ProviderSnapshot
@@ -263,12 +262,6 @@ class QueueMetric(Section):
     name: Text = required("name of the metric")
 
 
-Addresses = Annotated[
-    Annotated[Url, Tag(SCALAR)] | Annotated[Annotated[list[Url], Field(min_length=1)], Tag(LIST)],
-    Discriminator(list_or_scalar),
-]
-
-
 class Provider(Section):
     """A model service: address and limits."""
 
@@ -278,7 +271,7 @@ class Provider(Section):
     dialect: Literal["openai", "anthropic", "opaque"] = option(
         default_of(ProviderSnapshot, "dialect"), "the shape of its requests and answers"
     )
-    hosts: list[Text] = option((), "intercepted traffic to these names; the host of base_url where absent")
+    hosts: list[HostPort] = option((), "forwarded traffic to these belongs here; base_url's host where absent")
     query: dict[Text, Text] = option({}, "query parameters of every attempt")
     headers: dict[HeaderName, HeaderValue] = option({}, "headers added to every attempt")
     auth: Maybe[Auth] = absent("how a key is sent; bearer, with the anthropic dialect x-api-key")

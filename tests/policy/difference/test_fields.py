@@ -25,6 +25,7 @@ from proxy.policy.difference.fields import (
 )
 from proxy.policy.snapshot import (
     AnswerTier,
+    HostSnapshot,
     KeySnapshot,
     ModelSnapshot,
     PolicySnapshot,
@@ -66,6 +67,7 @@ WHOLE = {
 """Of these not only the parts can be others."""
 OTHERS: dict[str, Any] = {
     "query": (("v", "2"),),
+    "hosts": (HostSnapshot(host="other.example"),),
     "headers": (("x-a", ValueSource(literal="b")),),
     "models": (ModelSnapshot(name="other"),),
     "adaptive": None,
