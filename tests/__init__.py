@@ -9,5 +9,6 @@
 | test_packaging.py | what is installed: the wheel, the lock file, the image |
 | test_commands.py | the `sponson` command as a process |
 | integration/ | the whole proxy over real sockets |
+| k8s/ | the manifests, the chart and the image, and the sidecar as a container of this machine |
 | bench/ | the benchmark, `make bench` |
 """

@@ -3,7 +3,8 @@
     tools.py            kubectl and helm, found or fetched; the API's schemas; what is in a manifest
     test_kustomize.py   what kustomize builds: valid, locked down, in the right order, with policies that load
     test_chart.py       the Helm chart: lint, schema of its values, and the same pods as kustomize's
-    pod.py              a pod of this machine: namespaces, a read-only root, volumes as kubelet mounts them
+    kubelet.py          what kubelet does for a container: volumes, variables
+    pod.py              a pod of this machine: namespaces, a read-only root
     image.py            the Dockerfile as steps, and what they make without Docker
     conftest.py         the image that those steps make
     test_image.py       the Dockerfile's promises

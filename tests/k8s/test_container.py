@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.k8s.image import entrypoint, of_last, variables
-from tests.k8s.pod import ADDRESS, PATIENCE, Container, Image, Pod, Volume, checkout, environment, need_root, until
+from tests.k8s.kubelet import Volume, environment
+from tests.k8s.pod import ADDRESS, PATIENCE, Container, Image, Pod, checkout, need_root, until
 from tests.k8s.tools import K8S, ROOT, Document, built, of_kind, pod_templates
 
 KEY = "sk-of-the-secret"
