@@ -161,8 +161,10 @@ def test_it_has_ended_before_its_pod_is_killed(example: list[Document]) -> None:
     for template in pod_templates(example):
         container = our(template)
         (drain,) = [int(arg[8:-1]) for arg in container["args"] if arg.startswith("--drain=")]
-        before = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        assert drain + before < template["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
+        hook = container.get("lifecycle", {}).get("preStop", {"exec": {"command": ["sleep", "0"]}})
+        program, seconds = hook["exec"]["command"]
+        assert program == "sleep"
+        assert drain + int(seconds) < template["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
 
 
 def test_variables_are_expanded_from_those_before_them(example: list[Document]) -> None:
