@@ -31,6 +31,7 @@ class Running:
     pod: Pod
     container: Container
     policy: Volume
+    keys: Volume
     text: str
     manifest: Document
 
@@ -48,6 +49,8 @@ def running(image: Image, tmp_path: Path) -> Iterator[Running]:
     found = built(K8S / "examples/deployment")
     config = {each["metadata"]["name"]: each["data"] for each in of_kind(found, "ConfigMap")}
     text = config["sponson-policy"]["policy.yaml"].replace("https://api.openai.com", f"http://{PROVIDER}")
+    # Tests ask more often than the example's account allows.
+    text = text.replace("rpm: 500, tpm: 200000", "rpm: 500000, tpm: 200000000")
     manifest = pod_templates(found)[0]["spec"]["initContainers"][0]
     volumes = {
         "sponson-policy": Volume(tmp_path / "policy", {"policy.yaml": text}),
@@ -62,7 +65,8 @@ def running(image: Image, tmp_path: Path) -> Iterator[Running]:
         container.start(env, volumes)
         container.ready()
         until(lambda: answers(pod))
-        yield Running(pod=pod, container=container, policy=volumes["sponson-policy"], text=text, manifest=manifest)
+        policy, keys = volumes.values()
+        yield Running(pod=pod, container=container, policy=policy, keys=keys, text=text, manifest=manifest)
 
 
 def provider() -> list[str]:
@@ -77,6 +81,13 @@ def answers(pod: Pod) -> bool:
         return pod.ask("/sim/stats", port=int(PROVIDER.rpartition(":")[2]))[0] == 200
     except OSError:
         return False
+
+
+def calls_and_is_parked(running: Running) -> bool:
+    """Makes a call; returns whether its key is one that the provider does not take."""
+    running.pod.ask("/v1/chat/completions", port=4000, body=CHAT)
+    (key,) = json.loads(running.pod.ask("/status")[1])["keys"]
+    return bool(key["state"] == "parked")
 
 
 def status_of(process: int) -> dict[str, str]:
@@ -120,6 +131,14 @@ def test_a_swap_of_the_mounted_policy_is_a_reload(running: Running) -> None:
     running.policy.swap({"policy.yaml": running.text.replace("concurrency", "konkurrency")})
     until(lambda: bool(policy()["problems"]), running.container.log)
     assert policy()["revision"] == first["revision"] + 1
+
+
+def test_a_swap_of_the_mounted_keys_is_one_too(running: Running) -> None:
+    running.keys.swap({"openai": "sk-of-somebody-else\n"})
+    until(lambda: calls_and_is_parked(running), running.container.log)
+    running.keys.swap({"openai": KEY})
+    until(lambda: not calls_and_is_parked(running), running.container.log)
+    assert running.pod.ask("/v1/chat/completions", port=4000, body=CHAT)[0] == 200
 
 
 def test_it_ends_when_the_stream_that_runs_has_ended(running: Running) -> None:
