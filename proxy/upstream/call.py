@@ -11,6 +11,7 @@ from proxy.outcome import Outcome, OutcomeKind, Reason, kind_of_status, refused
 from proxy.request import BodyTooLarge
 from proxy.upstream.answer import AnswerHead
 from proxy.upstream.faults import hopeless, why
+from proxy.upstream.guarded import forbidden
 from proxy.upstream.headers import AnswerHeaders, HeaderPlan
 from proxy.upstream.keep import KEPT_KINDS, hint
 from proxy.upstream.pool import Pool
@@ -188,6 +189,8 @@ class Call:
         """Returns the outcome of a failed dial: nothing was sent. Our own shortage is a refusal of our own."""
         if (cure := cure_of(error)) is not None:
             return refused(Reason.UPSTREAM_UNREACHABLE, detail=cure)
+        if (cause := forbidden(error)) is not None:
+            return refused(Reason.FORBIDDEN_TARGET, detail=str(cause.strerror))
         if self.late or self.clock.now() >= self.exchange.deadline_at:
             kind = OutcomeKind.TOTAL_TIMEOUT
         detail = f"{why(error)} while connecting to {self._pool.address}"

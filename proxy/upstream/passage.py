@@ -17,7 +17,6 @@ from proxy.clock import Clock
 from proxy.exchange import CancelCause, Exchange
 from proxy.outcome import Outcome, OutcomeKind, Reason, refused
 from proxy.upstream.call import Call
-from proxy.upstream.guarded import forbidden
 from proxy.upstream.headers import AnswerHeaders
 from proxy.upstream.passing import End
 from proxy.upstream.pool import Pool
@@ -57,8 +56,6 @@ class Passage:
             try:
                 connection = await call.dial()
             except _DIAL_EXPECTED as error:
-                if (cause := forbidden(error)) is not None:
-                    return refused(Reason.FORBIDDEN_TARGET, detail=str(cause.strerror))
                 late = isinstance(error, TimeoutError)
                 return call.not_connected(OutcomeKind.CONNECT_TIMEOUT if late else OutcomeKind.UNREACHABLE, error)
             if self._leads_here(connection):
@@ -82,9 +79,10 @@ class Passing:
         self._call = call
         self._judge = judge
         self._held = b""
+        self._held_since = 0.0
         self._outcome: Outcome | None = None
         self._woken: asyncio.Future[None] | None = None
-        now = self._began = self._moved_at = attempt.connected_at
+        now = self._moved_at = attempt.connected_at
         attempt.head_at = exchange.facts.first_byte_at = now
         attempt.status = ESTABLISHED
         attempt.first_content_at = now
@@ -156,6 +154,9 @@ class Passing:
         held = self._held = self._held + data
         may = self._judge(held)
         if may is None:
+            if held and not self._held_since:
+                self._held_since = self._call.clock.now()
+                self.wake()
             return b""
         self._held = b""
         if not may:
@@ -176,7 +177,7 @@ class Passing:
         if self._outcome is not None:
             return
         now, limits = self._call.clock.now(), self._call.attempt.limits
-        if now - self._began >= HELLO_SECONDS:
+        if self._held and now - self._held_since >= HELLO_SECONDS:
             self._release()
         if self._client.ended and self._provider.ended and not self._provider.unsent:
             self._client.close()

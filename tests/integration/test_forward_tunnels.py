@@ -55,7 +55,7 @@ async def test_what_comes_with_the_head_is_not_lost() -> None:
 
 async def test_a_provider_that_refuses_is_told_before_there_is_a_tunnel() -> None:
     port = free_port()
-    async with forward(lists(port, breaker={"consecutive": 2}, timeouts={"connect": "300ms"})) as here:
+    async with forward(lists(port, breaker={"consecutive": 2}, timeouts={"connect": "1s"})) as here:
         found = [(await here.ask(f"{HOST}:{port}", None, method="CONNECT")).reason for _ in range(3)]
         assert found == ["upstream_unreachable", "upstream_unreachable", "breaker_open"]
 
