@@ -15,6 +15,7 @@ never await, never do I/O and are told the time.
 | downstream/ | the only room that talks to the application |
 | store/ | what is kept OUTSIDE of the process |
 | policy/ | what operators WROTE |
+| kubernetes/ | the sidecar in Kubernetes manifests: documents in, documents out |
 | runtime/ | putting it TOGETHER: order, assembly, reload, lifecycle |
 | simulation/ | the provider simulator and the demo |
 | cli/ | one file per command |

@@ -11,6 +11,7 @@ COMMANDS = {
     "run": "Run the proxy.",
     "check": "Check a policy, offline.",
     "diff": "Say what a change of policy does to live state, offline.",
+    "inject": "Add the sidecar to Kubernetes manifests.",
     "schema": "Print the policy's JSON Schema.",
     "demo": "Run the proxy against simulated providers, with traffic.",
     "sim": "Run the provider simulator alone.",

@@ -73,6 +73,7 @@ ROOMS: Mapping[str, Room] = {
     "proxy.policy": Room(may=(*VOCABULARY, "proxy.policy", "proxy.decisions")),
     "proxy.batch": Room(may=(*VOCABULARY, "proxy.batch")),
     "proxy.client": Room(may=("proxy.client",)),
+    "proxy.kubernetes": Room(may=("proxy.kubernetes",), libraries=frozenset({"yaml"}), never=IMPURE),
     "proxy.runtime": Room(may=(*BELOW_RUNTIME, "proxy.runtime")),
     "proxy.simulation": Room(may=(*BELOW_RUNTIME, "proxy.runtime", "proxy.simulation")),
     "proxy.cli": Room(may=("proxy", "otel")),
@@ -187,7 +188,7 @@ LIBRARY_HOMES: Mapping[str, tuple[str, ...]] = {
     "pydantic": ("proxy.policy",),
     "redis": ("proxy.store",),
     "rich": ("proxy.cli", "proxy.simulation"),
-    "yaml": ("proxy.policy",),
+    "yaml": ("proxy.kubernetes", "proxy.policy"),
 }
 
 # The file that may know what is not public in aiohttp.
