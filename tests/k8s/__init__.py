@@ -11,4 +11,6 @@
     test_container.py   the container's own command line in such a pod, from its start to its end
 
 `make image` runs the Dockerfile's steps, and the last two of these on what they have made.
+test_admission.py   the policy that puts the sidecar into pods in the API server: valid, and the same sidecar
+cel.py              the sidecar in that policy's language
 """
