@@ -153,7 +153,7 @@ class _Reading:
                     merged = {**each, **merged}
                 continue
             if not isinstance(name := self.value(key, depth), Scalar):
-                raise Unfit("has a key that is not a text")
+                raise Unfit("has a key that is not a text: render templates first, correct anything else")
             if name in own:
                 raise Unfit(f'has the key "{name}" twice in one mapping: leave one')
             own[name] = self.value(inner, depth + 1)
