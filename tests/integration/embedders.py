@@ -13,7 +13,8 @@ from tests.integration.messages import answers
 from tests.integration.scripted import Exchange
 
 OF_THREE = {"window": "1s", "max": 3}
-ONE = {"breaker": "off", "limits": {"concurrency": 1}}
+PATIENT = {"timeouts": {"queue": "60s", "quota_wait": "60s"}}
+ONE = {"breaker": "off", "limits": {"concurrency": 1}, **PATIENT}
 KEYED = {**ONE, "keys": [{"id": "k1", "env": "KEY_1"}]}
 ENV = {"KEY_1": "sk-1"}
 POLICY: dict[str, Any] = {

@@ -178,6 +178,7 @@ def test_what_is_still_at_work_is_named(table: str, row: dict[str, int], told: s
         name: [] for name in ("permits", "queues", "keys", "connections", "breakers", "tenants")
     }
     counts = {"in_flight": 0, "permits_out": 0, "bodies": {"bytes": 0}, "idempotency": {"running": 0, "bytes": 0}}
+    counts |= {"single_flight": {"running": 0}, "refreshes": {"running": 0}, "merging": {"waiting": 0}}
     assert at_work({**counts, **rest}) == []
     assert at_work({**counts, **rest, table: [row]}) == [told]
 

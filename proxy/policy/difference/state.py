@@ -103,14 +103,12 @@ def cores(policy: PolicySnapshot) -> Iterator[tuple[Identity, ...]]:
 
 def _saved(route: RouteSnapshot) -> Iterator[tuple[Identity, ...]]:
     """The cores of a route's saved work; a server that keeps answers is shared by all routes that name it."""
-    if route.cache is not None or route.single_flight:
-        yield of_route("cache name", route)
+    if route.cache is not None or route.single_flight or route.merge is not None:
+        yield of_route("saving name", route)
     if route.cache is not None:
         yield of_route("cache counts", route)
         server = route.cache_redis
         yield of_cache(route, route.cache.scope) if server is None else (of_server(server),)
-    if route.merge is not None:
-        yield of_route("merge name", route)
 
 
 def _keys(provider: ProviderSnapshot) -> Iterator[tuple[Identity, ...]]:
@@ -184,6 +182,7 @@ def _guarded(
     scope = ANY_MODEL if whole else model
     if len(provider.addresses) > 1:
         yield "openings", scope
+        yield ("hall",)
     for where in addresses(provider):
         if follows_answers(policy, provider):
             yield "pace", where, model
