@@ -14,6 +14,7 @@ from proxy.observer import BreakerChanged, KeyChanged
 from proxy.outcome import Reason
 from proxy.policy.snapshot import PolicySnapshot
 from proxy.runtime.assembly import assemble
+from proxy.upstream.transport import Transport
 from tests.fakes import Ask, make_exchange
 from tests.policy.samples import load
 from tests.runtime.shop import POLICY, Shop, breaker_of, changed, rest
@@ -46,7 +47,9 @@ async def test_every_provider_knows_the_credentials_of_all(shop: Shop) -> None:
     for provider in runtime.providers:
         for first in (True, False):
             exchange.first_target = first
-            head = provider._upstreams[0]._transport._headers.request_head(exchange, -1)
+            transport = provider._upstreams[0]._transport
+            assert isinstance(transport, Transport)
+            head = transport._headers.request_head(exchange, -1)
             assert (b"theirs" in head) is (first and provider.snapshot.name == "beta")
             assert b"x-tag: 1" in head
 
