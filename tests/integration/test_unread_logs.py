@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from tests.integration.caller import HOST, Wire, request_bytes
+from tests.integration.caller import HOST, PATIENCE, Wire, request_bytes
 from tests.integration.harness import ProxyProcess
 from tests.integration.messages import CHAT, says
 from tests.integration.scripted import ScriptedProvider
@@ -42,11 +43,14 @@ async def logging_to_a_pipe() -> AsyncIterator[tuple[ProxyProcess, int]]:
                 yield proxy, reader
 
 
-async def make_calls(proxy: ProxyProcess, count: int) -> None:
+async def make_calls(proxy: ProxyProcess, count: int) -> str:
+    """Makes calls, and returns the id of the last one."""
     async with Wire(proxy.port) as wire:
         for _ in range(count):
             await wire.send(request_bytes("POST", "/v1/chat/completions", body=CHAT))
-            assert (await wire.answer()).status == 200
+            answer = await wire.answer()
+            assert answer.status == 200
+    return answer.header("x-sponson-request-id") or ""
 
 
 def read(reader: int) -> bytes:
@@ -75,8 +79,12 @@ async def test_who_reads_again_finds_whole_lines_and_is_told_of_those_that_are_m
         text = b""
         for _ in range(40):
             text += read(reader)
-            await make_calls(proxy, 1)
-        text += read(reader)
+            last = await make_calls(proxy, 1)
+        # A call's line is written after its last byte.
+        async with asyncio.timeout(PATIENCE):
+            while last.encode() not in text or not text.endswith(b"\n"):
+                text += read(reader)
+                await asyncio.sleep(0.005)
     lines = [json.loads(line) for line in text.splitlines()]
     requests = [line for line in lines if "request_id" in line]
     missing = [line for line in lines if "are missing here" in line["msg"]]
