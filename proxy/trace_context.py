@@ -39,6 +39,11 @@ class TraceContext:
         self.remote = remote
 
 
+def link_to(trace: TraceContext | None) -> tuple[int, int] | None:
+    """Returns what leads to a request's span from another one: trace id and span id; None where it is not known."""
+    return (trace.trace_id, trace.span_id) if trace is not None else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
     """Which requests are traced: a ratio of new traces, and whether a caller's own decision is followed."""

@@ -32,6 +32,7 @@ from proxy.ports import AnswerStore, Fate, Remembered, StoredAnswer
 from proxy.stage import CallNext
 from proxy.stages.recording import Ledger
 from proxy.stages.shared_call import SharedCall, give, stored
+from proxy.trace_context import link_to
 
 
 class Answered(AnswerStore, Ledger, Protocol):
@@ -108,9 +109,7 @@ class IdempotencyStage:
             if (conflict := _conflict(mark, flight.mark)) or (conflict := _unshared(call)):
                 return self._refused(conflict)
             self._calls.joined += 1
-            trace = call.work.facts.trace
-            link = (trace.trace_id, trace.span_id) if trace is not None else None
-            exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link))
+            exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link_to(call.work.facts.trace)))
             return await call.serve(exchange)
         known = self._answers.find(name, self._clock.now())
         if known is not None:

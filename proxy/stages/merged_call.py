@@ -31,6 +31,7 @@ from proxy.stages.merged_answer import MergedAnswer
 from proxy.stages.recording import Ledger, without_cookies
 from proxy.stages.shared_call import give
 from proxy.tasks import start_task
+from proxy.trace_context import link_to
 
 PLAIN: Final = 200
 ONES_FAULT: Final = frozenset({400, 413, 422})
@@ -293,5 +294,5 @@ def _may_be_ones_fault(outcome: Outcome) -> bool:
 
 
 def _spans(callers: Sequence[Caller]) -> tuple[tuple[int, int], ...]:
-    traces = (caller.exchange.facts.trace for caller in callers)
-    return tuple((trace.trace_id, trace.span_id) for trace in traces if trace is not None)
+    links = (link_to(caller.exchange.facts.trace) for caller in callers)
+    return tuple(link for link in links if link is not None)

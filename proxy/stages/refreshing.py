@@ -14,7 +14,7 @@ from proxy.outcome import Outcome
 from proxy.ports import Bits
 from proxy.stages.shared_call import spun_off
 from proxy.tasks import start_task
-from proxy.trace_context import TraceContext
+from proxy.trace_context import TraceContext, link_to
 
 MOST: Final = 32
 """Refreshes at once in the whole process; who finds no place among them asks again at its next request."""
@@ -114,7 +114,7 @@ class Refreshes:
         trace = facts.trace
         if trace is None:
             return
-        facts.events.append((now, Shared(how=Sharing.REPLAYED, link=(trace.trace_id, trace.span_id))))
+        facts.events.append((now, Shared(how=Sharing.REPLAYED, link=link_to(trace))))
         facts.trace = TraceContext(
             trace_id=trace.trace_id,
             span_id=self._bits(64) or 1,

@@ -19,6 +19,7 @@ from proxy.outcome import Outcome
 from proxy.stage import CallNext
 from proxy.stages.recording import Ledger
 from proxy.stages.shared_call import SharedCall
+from proxy.trace_context import link_to
 
 Keep = Callable[[bytes, SharedCall], None]
 Flight = tuple[bytes, str]
@@ -95,11 +96,10 @@ class SingleFlightStage:
 
     async def _joined(self, exchange: Exchange, call: SharedCall) -> Outcome:
         self._flights.joined += 1
-        facts, trace = exchange.facts, call.work.facts.trace
+        facts = exchange.facts
         if facts.cache is not CacheUse.REFRESH:
             facts.cache = CacheUse.SHARED
-        link = (trace.trace_id, trace.span_id) if trace is not None else None
-        exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link))
+        exchange.note(self._clock.now(), Shared(how=Sharing.JOINED, link=link_to(call.work.facts.trace)))
         exchange.forget_body()
         return await call.serve(exchange, other=True)
 

@@ -104,6 +104,20 @@ def when(gate: asyncio.Event, script: Script) -> Script:
     return waiting
 
 
+def in_two_parts(more: asyncio.Event) -> Script:
+    """A provider whose stream goes on after its first event when `more` is set."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.chunk(event("one "))
+        await more.wait()
+        await exchange.chunk(event("two"))
+        await exchange.chunk(DONE)
+        await exchange.end()
+
+    return script
+
+
 def in_turn(*scripts: Script) -> Script:
     """A provider that takes one script after the other and stays with the last."""
     left = list(scripts)

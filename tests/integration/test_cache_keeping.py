@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.caller import Answer, request_bytes
 from tests.integration.harness import Lab, route
-from tests.integration.messages import CHAT, CHAT_STREAM, DONE, answers, event, in_turn, said, says, when
+from tests.integration.messages import CHAT, CHAT_STREAM, DONE, answers, event, in_turn, in_two_parts, said, says, when
 from tests.integration.scripted import Exchange
 
 CACHE = {"ttl": "1h"}
@@ -123,16 +123,7 @@ async def test_what_tells_of_the_first_time_is_told_once(lab: Lab) -> None:
 
 async def test_a_first_caller_that_leaves_takes_nothing_of_the_answer_along(lab: Lab) -> None:
     more = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin()
-        await exchange.chunk(event("one "))
-        await more.wait()
-        await exchange.chunk(event("two"))
-        await exchange.chunk(DONE)
-        await exchange.end()
-
-    lab["alpha"].script = script
+    lab["alpha"].script = in_two_parts(more)
     body = {**CHAT_STREAM, "model": "kept", "case": "leader"}
     joined_before = (await lab.proxy.status())["single_flight"]["joined"]
     async with lab.wire() as leader:

@@ -10,7 +10,19 @@ import pytest
 
 from tests.integration.harness import Lab, route
 from tests.integration.keyed import OWN, SECRETS, conflict, key, request
-from tests.integration.messages import CHAT, CHAT_STREAM, DONE, answers, event, hangs, said, says, streams, when
+from tests.integration.messages import (
+    CHAT,
+    CHAT_STREAM,
+    DONE,
+    answers,
+    event,
+    hangs,
+    in_two_parts,
+    said,
+    says,
+    streams,
+    when,
+)
 from tests.integration.scripted import Exchange
 
 AGENT = {"from": ["x-agent-id", "x-task-id", "x-operation"]}
@@ -116,16 +128,7 @@ async def test_a_conflict_speaks_the_caller_s_dialect(lab: Lab) -> None:
 
 async def test_a_stream_is_joined_from_its_beginning_and_given_again(lab: Lab) -> None:
     more = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin()
-        await exchange.chunk(event("one "))
-        await more.wait()
-        await exchange.chunk(event("two"))
-        await exchange.chunk(DONE)
-        await exchange.end()
-
-    lab["alpha"].script = script
+    lab["alpha"].script = in_two_parts(more)
     async with lab.wire() as leader:
         await leader.send(request(stream=True, value="stream"))
         await leader.reader.readuntil(b"one ")
